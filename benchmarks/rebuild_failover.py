@@ -22,7 +22,7 @@ from tests.support.quorum.tiering import TieringBroker
 
 PARTITIONS_A_TOPIC: Final = 100
 PATIENCE_S: Final = 300.0
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 _AGAIN_S: Final = 0.02
 _APART_MS: Final = 120_000
 CONFIG: Final = {"remote.storage.enable": "true", "segment.ms": "60000"}
@@ -147,7 +147,7 @@ class Copies:
 
     async def until_all_have(self, base: int, partitions: int) -> None:
         def have() -> bool:
-            time.sleep(_LOOK_S)  # to look is work, too
+            time.sleep(_POLL_S)  # to look is work, too
             return self.count(base) == partitions
 
         await until_asked(have, f"all have copied {base}", deadline_s=PATIENCE_S)
@@ -179,7 +179,7 @@ class Validated:
 
     def _run(self) -> None:
         before = 0.0
-        while self._brokers and not (self._is_over.wait(_LOOK_S) and not before):
+        while self._brokers and not (self._is_over.wait(_POLL_S) and not before):
             pages = [one.page("metrics") for one in self._brokers]
             waiting = sum(metric(one, "tidemark_remote_unvalidated_partitions") for one in pages)
             if before and not waiting:

@@ -3,7 +3,7 @@
     python -m benchmarks.soak --minutes 60 [--seed 1] [--plant memory] [--json FILE] [--data DIR]
 
 One broker with a tier whose store fails now and then, at random; clients of librdkafka and of plain
-frames: good, slow to read, slow to write, silent, flooding, talking nonsense, idle, reading old
+frames: good, slow to read, slow to write, silent, flooding, sending nonsense, idle, reading old
 offsets, joining groups, making topics and deleting them (benchmarks/soak_parts/load.py lists them).
 Each few seconds is sampled what processes take and what the broker says; progress is shown, also
 of the end.

@@ -286,7 +286,7 @@ def set_config(client: Client, topic: str, key: str, text: str) -> None:
 
 
 def gzip(data: Path, scale: float) -> list[Figures]:
-    """Batches that the broker compresses anew, since the topic says how."""
+    """Batches that the broker compresses again, since the topic says how."""
     broker = watched(data)
     text = b"".join(b"%d " % random.randrange(1 << 40) for _ in range(80_000))[:BATCH_BYTES]
     with broker.running(topic=PROBED), broker.client() as client:

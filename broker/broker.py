@@ -61,7 +61,7 @@ from broker.replica.isr_requests import IsrRequests
 from broker.replica.leader_epochs import LeaderEpochRequests
 from broker.replica.leading import Leading
 from broker.replica.manager import ReplicaManager
-from broker.replica.wanted import (
+from broker.replica.target_replica import (
     found_replicas,
     refused_replicas,
 )

@@ -127,7 +127,7 @@ class Connection:
         return result
 
     def close(self) -> None:
-        """Close, for good: requests end without an answer, later ones at once."""
+        """Close, permanently: requests end without an answer, later ones at once."""
         self._is_closed = True
         if self._open is not None:
             self._open.end(ConnectionError("closed"))
@@ -177,7 +177,7 @@ class _Open:
     def __init__(self, owner: Connection) -> None:
         settings, self._ports = owner._settings, owner._ports
         self.exchange = Exchange(settings, self._ports.clock)
-        self.exchange.on_room = self._resume
+        self.exchange.on_capacity = self._resume
         self._owner = owner
         self._transport: Transport | None = None
         self._timer: Timer | None = None
@@ -311,7 +311,7 @@ class Connections:
         return found
 
     def close(self) -> None:
-        """Close all, for good."""
+        """Close all, permanently."""
         self._is_closed = True
         for one in self._by_address.values():
             one.close()

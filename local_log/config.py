@@ -53,7 +53,7 @@ class LogConfig:
     stamps_append_time: bool = field(init=False, repr=False, compare=False)
     """Whether the broker's clock replaces the producers' timestamps."""
     opens_batches: bool = field(init=False, repr=False, compare=False)
-    """Whether a batch must be opened: each record is validated, or it is compressed anew."""
+    """Whether a batch must be opened: each record is validated, or it is compressed again."""
 
     def __post_init__(self) -> None:
         stamps = self.message_timestamp_type == "LogAppendTime"

@@ -51,7 +51,7 @@ class TopicReplacedError(DataLossError):
     """A topic was deleted and made again while it was read: its offsets mean other records now."""
 
 
-def told(function: F) -> F:
+def without_stack(function: F) -> F:
     """The same function at an edge, whose errors for users come without the calls below it.
 
     Spark prints the whole stack of an error, and its last line is what a user must find.

@@ -94,7 +94,7 @@ class Deletions:
                     del self._failing[key]
 
     def long_failing(self) -> LongFailing | None:
-        """What has failed for long; what nobody has tried again for longer than that is left out.
+        """What has failed for long; what nobody has tried again for longer than that is excluded.
 
         Then another broker deletes it, or has deleted it.
         """

@@ -154,7 +154,7 @@ class TierReason(HealthReason):
     )
     MANAGER = (
         "metadata manager: {error}",
-        "the metadata manager cannot continue; the tier is started anew",
+        "the metadata manager cannot continue; the tier is started again",
         f"repair what the reason names; {_TRIED_AGAIN}",
     )
     FEATURES_OFF = (
@@ -170,7 +170,7 @@ class TierReason(HealthReason):
         "whose leader epoch is too low stays unhealthy; the removals that this broker read are in "
         "a file "
         "of its own, and a topic that a snapshot only lacks is named; a replica that was served "
-        "before its directory was noted, as Kafka's brokers do, begins anew where its files are "
+        "before its directory was noted, as Kafka's brokers do, begins again where its files are "
         "lost, and the tier, which finds its segments, is unhealthy",
         "nothing need be done; with controllers of Tidemark it ends (docs/tiering.md, Under the "
         "controllers of Apache Kafka)",

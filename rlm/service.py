@@ -224,7 +224,7 @@ class Tier:
             case Read() as question:
                 self.reads.read(question, reply)
             case Released(tokens):
-                self.reads.lending.released(tokens)
+                self.reads.leases.released(tokens)
             case OffsetForTimestamp() as question:
                 self.reads.search(question, reply)
             case Assign() as assign:

@@ -162,7 +162,7 @@ class RemoteLogMetadataManager(ABC):
     """The metadata manager as the RemoteLogManager sees it: a plugin is a subclass.
 
     Thread-safe. Look-ups never wait for a network, and raise MetadataNotReadyError where what is
-    cached may be too old to answer. What is not abstract may be left out: health names what is off
+    cached may be too old to answer. What is not abstract may be omitted: health names what is off
     then (`features_off`).
     """
 
@@ -271,7 +271,7 @@ class RemoteLogMetadataManager(ABC):
     def close(self) -> None:
         """Stop clients and close the store; called once."""
 
-    # -- may be left out
+    # -- may be omitted
 
     def carry(self, partition: TopicIdPartition, fence: Fence, log_start: int) -> None:
         """Let each record of this owner carry its log start from here on.
@@ -328,7 +328,7 @@ class RemoteLogMetadataManager(ABC):
     ) -> Iterator[RemoteLogSegmentMetadata]:
         """FINISHED segments that reach up to `offset` or above and have a transaction index.
 
-        Ascending by start offset. Those whose record says that the index is empty are left out.
+        Ascending by start offset. Those whose record says that the index is empty are excluded.
         This default walks all segments.
         """
         return (
@@ -355,7 +355,7 @@ class RemoteLogMetadataManager(ABC):
         return ()
 
     def failure(self) -> str | None:
-        """Why the manager has ended for good, None while it works."""
+        """Why the manager has ended permanently, None while it works."""
         return None
 
 
@@ -401,9 +401,9 @@ FEATURES: Mapping[str, str] = {
     "on_lost_records": "records that its topic lost are not noticed at once",
     "counts": "metrics do not count its records",
     "unreadable": "health does not name what it cannot read",
-    "failure": "its end is not noticed, and the tier is not started anew",
+    "failure": "its end is not noticed, and the tier is not started again",
 }
-"""What is off without a method that may be left out. Without those not named here nothing is."""
+"""What is off without a method that may be omitted. Without those not named here nothing is."""
 
 
 def features_off(manager: RemoteLogMetadataManager) -> list[str]:

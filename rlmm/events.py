@@ -37,7 +37,7 @@ class SegmentAdded:
     """A full record (key 0): a copy begins, or a barrier repeats that it did.
 
     Attributes:
-        is_barrier: it repeats a segment that was named before, and names none anew.
+        is_barrier: it repeats a segment that was named before, and names none again.
     """
 
     metadata: RemoteLogSegmentMetadata

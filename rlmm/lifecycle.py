@@ -143,7 +143,7 @@ def raised(known: OffsetsByEpoch, epoch: int, offset: int) -> OffsetsByEpoch:
     """Take over that `epoch` has at least `offset`.
 
     What is said for an epoch holds in each rule for the epochs below it too: entries that lie
-    below a later epoch's are left out.
+    below a later epoch's are excluded.
     """
     if len(known) == 1 and known[0][0] == epoch:  # nearly always
         return known if known[0][1] >= offset else ((epoch, offset),)
@@ -299,7 +299,7 @@ def _add(
     if entry is not None:
         return Applied(Verdict.ACCEPTED, facts, replace(entry, metadata=event.metadata))
     if event.is_barrier:
-        # Forgotten by now. Named anew, its offsets would look as given under the new pair (F2).
+        # Forgotten by now. Named again, its offsets would look as given under the new pair (F2).
         return Applied(Verdict.UNKNOWN_SEGMENT, facts, None)
     fence, ends = event.stamp.fence, facts.given_ends
     if event.metadata.segment_size_bytes > 0:  # else a barrier's own id: it names no offsets

@@ -145,7 +145,7 @@ class ObjectLister(Protocol):
     """
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """All objects whose key begins with `prefix`, unfinished uploads left out.
+        """All objects whose key begins with `prefix`, unfinished uploads excluded.
 
         Raises:
             RemoteStorageError, RetriableRemoteStorageError: the store failed; the listing ends.

@@ -78,7 +78,7 @@ class Samples:
         return series.samples[-1][1] if series and series.samples else 0.0
 
     def take(self) -> None:
-        """One sample of everything; processes that have just ended are left out."""
+        """One sample of everything; processes that have just ended are excluded."""
         self._of_process("broker", self._broker)
         for child in self._broker.children():
             try:

@@ -1,6 +1,6 @@
 """What counts as flat: pure, so that its tests can show it leaks.
 
-The rule. The warm-up, a third of the run and 20 minutes at most, is left out: caches, pools and
+The rule. The warm-up, a third of the run and 20 minutes at most, is excluded: caches, pools and
 logs fill then. Through what was sampled afterwards goes the line of Theil and Sen: its slope is
 the median of the slopes between all pairs of samples, so that 29 per cent of them may lie anywhere
 (a topic just made, a fault of the store, a busy machine). The growth is that slope times the time

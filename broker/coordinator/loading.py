@@ -243,7 +243,7 @@ class Load:
             if kind in (ControlType.COMMIT, ControlType.ABORT):
                 self._state.replay_marker(producer_id, committed=kind == ControlType.COMMIT)
 
-    def _damaged(self, what: str | DamagedRecord, *, outcome: str = "is left out") -> None:
+    def _damaged(self, what: str | DamagedRecord, *, outcome: str = "is excluded") -> None:
         self.report.damaged += 1
         if self.report.damaged <= _NAMED_MAX:
             log.error("%s: damage %s: %s", self._name, outcome, what)

@@ -14,7 +14,7 @@ from struct import Struct, iter_unpack
 from typing import Final
 
 from broker.config.broker_config import BrokerConfig
-from broker.coordinator.group.decision import Decision, GroupRecord, Room, TimerKey
+from broker.coordinator.group.decision import Decision, GroupRecord, MemoryBudget, TimerKey
 from broker.coordinator.group.records import GROUP_KEY_TYPE, key_group, key_type
 from broker.coordinator.group.state import GroupLimits, GroupState
 from broker.coordinator.loader import Loader
@@ -102,7 +102,7 @@ class GroupCoordinator:
         self._expiry = ports.scheduler.every(
             config.offsets_retention_check_interval_ms, self.expire, "group-offset-expiry"
         )
-        self._room = Room(
+        self._budget = MemoryBudget(
             lambda: self.kept_bytes, config.tidemark_group_bytes_max, on_refused=self._refused
         )
         self._seldom = {is_new: Seldom(ports.clock) for is_new in (True, False)}
@@ -182,7 +182,7 @@ class GroupCoordinator:
         self._seldom[is_new].error(
             log,
             f"{what} are refused: the groups that are there, and their offsets, take "
-            f"kept_bytes={self.kept_bytes} of tidemark.group.bytes.max={self._room.most}; raise "
+            f"kept_bytes={self.kept_bytes} of tidemark.group.bytes.max={self._budget.most}; raise "
             "it, delete groups, or lower offsets.retention.minutes",
         )
 
@@ -205,7 +205,7 @@ class GroupCoordinator:
         if self._is_stopped:
             return
         self._resigned(partition.partition)
-        shard = Shard(partition, GroupState(self._limits, self._room), self._parts)
+        shard = Shard(partition, GroupState(self._limits, self._budget), self._parts)
         self.shards[partition.partition] = shard
         self._loader.load(shard)
 
@@ -261,7 +261,10 @@ class GroupCoordinator:
                 self.metrics.offset_deletions.inc(count)
 
     async def _carry_out(self, shard: Shard, decisions: Iterator[Decision]) -> int:
-        """Carry decisions out, one in a turn of the loop; returns how many records were written."""
+        """Carry decisions out, one in an iteration of the loop.
+
+        Returns how many records were written.
+        """
         count, failures = 0, []
         for decision in decisions:
             error, written = shard.carry_out(decision), len(decision.records)
@@ -303,8 +306,8 @@ class GroupCoordinator:
 def written_apart(shard: Shard, records: Sequence[GroupRecord]) -> tuple[Exception | None, int]:
     """Write removals of which one is too large for a batch: all but that one.
 
-    A group whose offset cannot be removed stays, too. All are written in one turn of the loop: they
-    were decided by the groups as they are now.
+    A group whose offset cannot be removed stays, too. All are written in one iteration of the loop:
+    they were decided by the groups as they are now.
 
     Returns:
         Why the first that could not be written could not, and how many records were written.

@@ -188,7 +188,7 @@ class DeleteRecordsHandler(DecodedHandler):
                 continue
             if not partition.is_leader or partition.leader_epoch != leader_epoch:
                 # Another leader, now or in between, may not have heard of the log start. A follower
-                # has lent its log: its chain is not touched here.
+                # has leased its log: its chain is not touched here.
                 answer.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 continue
             partition.log.clip_chain(kept[partition])

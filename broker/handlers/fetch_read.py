@@ -26,7 +26,7 @@ from broker.replica.fetch_types import (
     FetchPartition,
     FetchPass,
     PartitionRead,
-    RemoteWanted,
+    RemoteReadNeeded,
 )
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
@@ -81,7 +81,7 @@ def read_in_slices(
             # Nobody knows yet how much will come: what is set aside leaves a share to the others.
             share = max(left // (len(partitions) - count), min(left, REMOTE_SHARE_BYTES))
             max_bytes = min(max_bytes, share)
-            result.remote.append(RemoteWanted(count, max_bytes, min_one_batch))
+            result.remote.append(RemoteReadNeeded(count, max_bytes, min_one_batch))
             left = max(0, left - max_bytes)
             min_one_batch = False
         except WouldWait:

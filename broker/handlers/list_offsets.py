@@ -130,8 +130,8 @@ class ListOffsetsHandler(DecodedHandler):
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request; at once where no record must be looked at.
 
-        librdkafka asks for each partition by itself, thousands in a row: a turn of the loop for
-        each would be a minute where the loop has much else to do.
+        librdkafka asks for each partition by itself, thousands in a row: an iteration of the loop
+        for each would be a minute where the loop has much else to do.
         """
         timeout_ms = self._remote_timeout_ms()
         if context.api_version >= _SINCE_TIMEOUT and request.timeout_ms > 0:
@@ -231,7 +231,7 @@ class ListOffsetsHandler(DecodedHandler):
         _, offset, _ = found
         if offset >= 0 and partition.followers is not None:
             start = offset + 1 if timestamp == LATEST_TIERED else offset
-            partition.followers.told_start(replica_id, start)
+            partition.followers.reported_start(replica_id, start)
         return found
 
     def _known(self, partition: Partition, timestamp: int, committed: bool) -> Found:

@@ -1,11 +1,11 @@
-"""Answers that are made at once where they are short, and in turns of the event loop else."""
+"""Answers that are made at once where they are short, and in iterations of the event loop else."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Generator
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from runtime.collector import look_after_step
+from runtime.collector import collect_after_step
 from runtime.work import Until
 
 R = TypeVar("R")
@@ -43,7 +43,7 @@ class _Rest(Generic[R]):
 
     def proceed_after(self, wanted: Until | None) -> None:
         if wanted is None:
-            look_after_step()
+            collect_after_step()
             asyncio.get_running_loop().call_soon(self._continue)
         else:
             wanted.wait(self._continue)

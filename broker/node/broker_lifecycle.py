@@ -130,7 +130,7 @@ class BrokerLifecycle:
             The broker epoch of this incarnation.
 
         Raises:
-            KafkaError: the controller refuses this broker for good.
+            KafkaError: the controller refuses this broker permanently.
         """
         moved = await run_in_steps(self._elsewhere(found))
         async with self._one_beat:  # one of the epoch before would come in as a stale one
@@ -507,7 +507,7 @@ class BrokerLifecycle:
         return task
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """A broker that beats no more, and does not know why, is fenced for good: it ends."""
+        """A broker that beats no more, and does not know why, is fenced permanently: it ends."""
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:

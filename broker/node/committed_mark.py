@@ -64,7 +64,7 @@ def parse_mark(data: bytes) -> CommittedBatch:
 
 
 def read_marks(disk: Disk, directories: Iterable[Path]) -> Marks:
-    """The batches that directories note, newest first; one that cannot be read is left out.
+    """The batches that directories note, newest first; one that cannot be read is excluded.
 
     Directories differ where one was away for a while, or is an older copy. Any of them may be of
     another log than the rest: the broker came to follow a younger log while that one was away.
@@ -109,7 +109,8 @@ def remedy(marks: Marks) -> str:
     )
     return (
         "Nothing was changed here. Put the controllers' newest metadata directory back, or correct "
-        "the addresses. If those metadata are lost for good, the partitions of these directories "
+        "the addresses. If those metadata are lost permanently, the partitions of these "
+        "directories "
         f"are in no metadata: remove {files}, and the start puts them aside"
     )
 

@@ -50,7 +50,7 @@ class MembershipPorts:
     """What a watch stands on.
 
     Attributes:
-        register: registers this incarnation anew.
+        register: registers this incarnation again.
         unfence: has it serve again; does not wait.
         waits_for: why what the image says may be old: no active controller is known, or not all
             that is committed is applied.

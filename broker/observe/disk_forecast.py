@@ -3,7 +3,7 @@
 While nothing is copied to the remote store nothing of a tiered topic expires locally: how long an
 outage may last depends on the disk, and the last ten minutes say it.
 
-Otherwise retention makes room, whole segments at a time: between two of them a disk fills although
+Otherwise retention frees space, whole segments at a time: between two of them a disk fills although
 nothing is wrong. So what the last hour says counts, and only where the disk is full within a day.
 """
 

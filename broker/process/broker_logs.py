@@ -23,7 +23,7 @@ from broker.remote.process import TIER_NAMES
 from broker.remote.removed_topics import FILE_NAME as REMOVED_TOPICS
 from broker.remote.tier import RemoteTier
 from broker.replica.hosting import SLICE
-from broker.replica.wanted import assigned_partitions, wanted_replica
+from broker.replica.target_replica import assigned_partitions, target_replica
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError, LogClosed
 from local_log.manager.deletion import Removal
@@ -130,7 +130,7 @@ class BrokerLogs:
         has_tier = self._live.current.remote_log_storage_system_enable
         previous = image.brokers.get(node_id)
         run = self.manager.load_run(
-            lambda tp: wanted_replica(
+            lambda tp: target_replica(
                 image, node_id, tp, is_missing_some=is_missing_some, has_tier=has_tier
             ),
             threads=self._live.current.num_recovery_threads_per_data_dir,

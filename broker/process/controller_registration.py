@@ -22,7 +22,7 @@ from runtime.scheduler import pause
 
 log = logging.getLogger(__name__)
 
-LOOK_MS: Final = 500
+POLL_MS: Final = 500
 ANSWER_MS: Final = 30_000
 RETRY_MS_MAX: Final = 10_000
 JITTER: Final = 0.2
@@ -41,10 +41,10 @@ def register_in_metadata(
 
 async def _register(node: MetadataNode, ports: Ports, network: Network | None) -> None:
     active = ActiveController(node, {}, ports, kind="controller", network=network)
-    backoff = Backoff(LOOK_MS, RETRY_MS_MAX, JITTER, ports.rng)
+    backoff = Backoff(POLL_MS, RETRY_MS_MAX, JITTER, ports.rng)
     try:
         while not is_registered(node):
-            delay_ms: float = LOOK_MS
+            delay_ms: float = POLL_MS
             if may_ask(node):
                 if refusal := await _ask(active, node.registration):
                     log.info("this controller is not registered yet: %s", refusal)

@@ -94,13 +94,13 @@ class QuorumMember:
             QuorumConfigError: the leader has not what this broker knows to be committed.
         """
         if not self.log_is_proven:
-            await self._compare(anew=True)
+            await self._compare(asks_first=True)
 
-    async def _compare(self, *, anew: bool = False) -> None:
+    async def _compare(self, *, asks_first: bool = False) -> None:
         """See that the leader has what this node's broker knows to be committed."""
         disk, pool = self._ports.disk, self._ports.executors.reads
         marks = await pool.run(read_marks, disk, list(self._directories.ids))
-        found = await self._watch.compare(marks, anew=anew)
+        found = await self._watch.compare(marks, asks_first=asks_first)
         self.log_is_proven = Comparison.SAME in found.values()
         if not self.log_is_proven:  # else this broker has registered in this log
             self._unproven = {batch: marks[batch] for batch in marks if batch in found}

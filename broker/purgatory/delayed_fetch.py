@@ -1,9 +1,9 @@
 """A fetch that waits for bytes.
 
-It is parked on the watch of its partitions and looks again when enough bytes became visible there,
-when something about a partition changed, and for the last time when its wait is over. Looking again
-is put off to the end of the loop's current work, so that several appends cost one look; what comes
-while it looks, in turns of the loop, counts for the next one.
+It is parked on the watch of its partitions and makes a pass again when enough bytes became visible
+there, when something about a partition changed, and for the last time when its wait is over.
+Looking again is put off to the end of the loop's current work, so that several appends cost one
+pass; what comes during a pass, in iterations of the loop, counts for the next one.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ class DelayedFetch:
     """One parked fetch; remove it by `finish`.
 
     Attributes:
-        is_over: the wait is over: the next look is the last.
+        is_over: the wait is over: the next pass is the last.
     """
 
     __slots__ = (
@@ -36,7 +36,7 @@ class DelayedFetch:
         """Park for `wait_ms` on the partitions of `watch`."""
         self._loop = asyncio.get_running_loop()
         self._watch = watch
-        self._is_changed = bool(watch.changed)  # while the first look was taken in slices
+        self._is_changed = bool(watch.changed)  # while the first pass was taken in slices
         self._missing_bytes = 0
         self._continue: Callable[[], None] | None = None
         self.is_over = False
@@ -44,7 +44,7 @@ class DelayedFetch:
         self._timer: Timer = scheduler.call_later(wait_ms, self._expire)
 
     def until_due(self, missing_bytes: int) -> Generator[Until, None, None]:
-        """Wait until it is worth to look again; what came since the last return counts.
+        """Wait until another pass is worth it; what came since the last return counts.
 
         Args:
             missing_bytes: so many must come, where nothing else happens.
@@ -57,12 +57,12 @@ class DelayedFetch:
         """So many bytes became visible in one of the partitions."""
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0:
-            self._look_soon()
+            self._wake_soon()
 
     def on_change(self) -> None:
         """Look again soon."""
         self._is_changed = True
-        self._look_soon()
+        self._wake_soon()
 
     def finish(self) -> None:
         """Wait no longer."""
@@ -72,9 +72,9 @@ class DelayedFetch:
     def _wait(self, proceed: Callable[[], None]) -> None:
         self._continue = proceed
         if self.is_over or self._is_changed or self._missing_bytes <= 0:
-            self._look_soon()
+            self._wake_soon()
 
-    def _look_soon(self) -> None:
+    def _wake_soon(self) -> None:
         if self._continue is not None:
             self._loop.call_soon(self._continue)
             self._continue = None

@@ -248,13 +248,13 @@ class BrokerAnswers:
         if self._metadata.image.provenance.end_offset < wanted:
             self._scheduler.call_later(IMAGE_POLL_MS, lambda: self._answer_image(wanted, reply))
             return
-        self._spawn(reply, self._tell_image(reply))
+        self._spawn(reply, self._report_image(reply))
 
     async def _answer_confirmed(self, reply: Reply) -> None:
         await self._confirmed.confirm()
-        await self._tell_image(reply)
+        await self._report_image(reply)
 
-    async def _tell_image(self, reply: Reply) -> None:
+    async def _report_image(self, reply: Reply) -> None:
         """The removals that it names are on the disk of this broker: the tier acts on them."""
         image = self._metadata.image
         kept = await self._removed_topics.kept(image.topics_by_id)
@@ -279,13 +279,13 @@ class BrokerAnswers:
         reply(Ack())
 
     def _take_when_here(self, report: Report, reply: Reply) -> None:
-        """Take it once the log is not lent: what it says is to count for the log after a swap."""
+        """Take it once the log is not leased: what it says is to count for the log after a swap."""
         found = self._replicas.by_id(report.topic_id, report.partition)
         take = partial(self._guarded, reply, lambda: self._take(report))
         if found is None:
             take()
         else:
-            found.log.loan.when_here(take)
+            found.log.lease.when_here(take)
 
     def _take(self, report: Report) -> Ack:
         partition = self._replica(report)

@@ -18,7 +18,7 @@ from runtime.scheduler import pause
 DEADLINE_MS: Final = 25_000
 """Twice, for a question that waits for others first, it is below the tier's own patience."""
 ASK_AGAIN_MS: Final = 200
-LOOK_AGAIN_MS: Final = 20
+POLL_AGAIN_MS: Final = 20
 _ANSWER_MS: Final = 5_000
 
 DescribeQuorum = Callable[[int], Awaitable[Any]]
@@ -63,7 +63,7 @@ class ConfirmedImages:
                 return
             if verdict is Verdict.ASK_AGAIN:
                 end = None
-            await pause(self._scheduler, ASK_AGAIN_MS if end is None else LOOK_AGAIN_MS)
+            await pause(self._scheduler, ASK_AGAIN_MS if end is None else POLL_AGAIN_MS)
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, self._missing(end))
 
     def _seen(self) -> Seen:

@@ -95,7 +95,7 @@ class RemoteTier:
         self._last_words: list[str] = []  # what was wrong with the whole tier when it ended
         self._answers: BrokerAnswers | None = None
         self._supervisor = Supervisor(self.config, ports, loop, self, spawn)
-        self._led_told: list[int] = []
+        self._led_reported: list[int] = []
         self.removed_topics = RemovedTopicsFile(
             Path(config.state_dir), config.cluster_id, ports.disk, ports.executors.commit
         )
@@ -280,14 +280,16 @@ class RemoteTier:
         """Roles, epochs, settings or the set of partitions changed."""
         self._assignments.on_replicas(events)
         led = self._led_metadata_partitions()
-        if events.topics_gone or led != self._led_told:
+        if events.topics_deleted or led != self._led_reported:
             # Behind what is given up: the remover finds no partition of a topic that is gone.
-            self._assignments.when_told(lambda: self._tell_image(self._led_metadata_partitions()))
+            self._assignments.when_reported(
+                lambda: self._report_image(self._led_metadata_partitions())
+            )
 
-    def _tell_image(self, led: list[int]) -> None:
+    def _report_image(self, led: list[int]) -> None:
         """Wake the remover: topics went away, or metadata partitions moved."""
         self._supervisor.tell(ImageChanged(led))
-        self._led_told = led
+        self._led_reported = led
 
     def _led_metadata_partitions(self) -> list[int]:
         topic = self._metadata.image.topics_by_name.get(REMOTE_LOG_METADATA_TOPIC)
@@ -311,7 +313,7 @@ class RemoteTier:
         if faults:
             self._supervisor.tell(SetStoreFaults(faults))
         self._assignments.on_tier_up()
-        self._tell_image(self._led_metadata_partitions())
+        self._report_image(self._led_metadata_partitions())
 
     def on_down(self) -> None:
         """The tier has ended: nothing that it was asked will be answered."""

@@ -439,7 +439,7 @@ class InSyncReplicas:
         """
         self.proposal = None
 
-    def left_open(self) -> None:
+    def still_undecided(self) -> None:
         """Nobody knows whether the proposal was, or will be, carried out.
 
         Its members count for the watermark until a later partition epoch is known, whatever is

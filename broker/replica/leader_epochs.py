@@ -180,9 +180,9 @@ class LeaderEpochRequests:
             # Of a fenced one the image is about to say why.
             question.refused = f"the controller refuses a higher one: {error}"
             log.error("%s: partition=%s", question.refused, name)
-            self._tell_refused(replica)
+            self._notify_refused(replica)
 
-    def _tell_refused(self, replica: ReplicaId) -> None:
+    def _notify_refused(self, replica: ReplicaId) -> None:
         try:
             self.on_refused(replica)
         except Exception:  # the other questions of this answer continue

@@ -22,7 +22,7 @@ from runtime.scheduler import Timer
 from runtime.work import Runner, Steps, logged
 
 SLICE: Final = 50
-"""Partitions that are looked at in one turn of the loop."""
+"""Partitions that are looked at in one iteration of the loop."""
 
 
 class Led(Protocol):

@@ -373,7 +373,7 @@ class Partition:
             ReplicaNotAvailable, LogIsTruncated: only the leader can tell.
         """
         log = self.log
-        log.loan.refuse_read()
+        log.lease.refuse_read()
         is_followed = not self.deleted and self.leader_id >= 0
         local_start = log.local_log_start_offset
         facts = FollowerFacts(
@@ -486,7 +486,7 @@ class Partition:
             self.followers.set_min_insync_replicas(config.min_insync_replicas)
             self._advance(0)
         self._count()
-        self.log.loan.when_here(self._drop_remote)
+        self.log.lease.when_here(self._drop_remote)
 
     def _drop_remote(self) -> None:
         """Begin at the local start where all that is remote is ordered to be deleted.

@@ -17,7 +17,7 @@ from metadata_topic.image.image import MetadataImage
 
 log = logging.getLogger(__name__)
 
-_SAID_AGAIN_S: Final = 60
+_LOG_AGAIN_S: Final = 60
 """An error that clients meet with each try has a line in the log no more often."""
 
 
@@ -92,17 +92,17 @@ class OffsetsTopic:
         try:
             refused = await self._creation.create([offsets_topic_spec(self._config)])
         except KafkaError as error:
-            self._say(error)
+            self._log(error)
             return
         for reason in refused.values():
             if not self.exists:
-                self._say(reason)
+                self._log(reason)
 
-    def _say(self, error: KafkaError) -> None:
+    def _log(self, error: KafkaError) -> None:
         now_s = asyncio.get_running_loop().time()
         if now_s < self._silent_until_s:
             return
-        self._silent_until_s = now_s + _SAID_AGAIN_S
+        self._silent_until_s = now_s + _LOG_AGAIN_S
         factor = self._config.offsets_topic_replication_factor
         brokers = len(self._image().brokers)
         remedy = ""

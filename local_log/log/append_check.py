@@ -133,7 +133,7 @@ def next_given(
 
 
 def check_size(size: int, config: LogConfig) -> None:
-    """Check that a batch of so many bytes is small enough, as it came and compressed anew.
+    """Check that a batch of so many bytes is small enough, as it came and compressed again.
 
     Raises:
         MessageTooLarge, RecordListTooLarge.

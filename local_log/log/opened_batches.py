@@ -2,7 +2,7 @@
 
 Off the usual path: where each record is validated (compacted topics, a bound of its timestamp),
 and where `compression.type` is not `producer` and the batch has another codec: it is compressed
-anew, as in Kafka. A large batch takes tens of milliseconds: a thread opens it, the event loop only
+again, as in Kafka. A large batch takes tens of milliseconds: a thread opens it, the event loop only
 a short one.
 """
 

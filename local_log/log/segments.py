@@ -1,6 +1,6 @@
 """The segments of one log: which there are, where batches lie, how segments come and go.
 
-The lists are changed by one thread at a time, see `loan`. What reads on a pool thread beside it
+The lists are changed by one thread at a time, see `lease`. What reads on a pool thread beside it
 works on a copy (`on_a_copy`): appends, rolls and drops continue. A read on the loop beside an
 append on a pool thread looks no further than `tail`, which is set when a batch is wholly there.
 
@@ -60,7 +60,7 @@ class LogSegments:
         "_directory",
         "_disk",
         "_has_gaps",
-        "_has_said_damage",
+        "_has_logged_damage",
         "_health",
         "_leaving",
         "_older",
@@ -100,7 +100,7 @@ class LogSegments:
         # Base offset -> position and size of the newest batches of the active segment.
         self._recent: dict[int, tuple[int, int]] = {}
         self._older: dict[int, tuple[int, int]] = {}
-        self._has_said_damage = self._has_gaps = False
+        self._has_logged_damage = self._has_gaps = False
         # Those that have left the lists and still have their names, oldest first.
         self._leaving: deque[tuple[LogSegment, ProducerSnapshots]] = deque()
         self._renaming = make_mutex()  # the loop may wait for it
@@ -272,8 +272,8 @@ class LogSegments:
             CorruptMessage: always.
         """
         problem = f"damaged batch at byte {position} of {path}: offset {offset}"
-        if not self._has_said_damage:
-            self._has_said_damage = True
+        if not self._has_logged_damage:
+            self._has_logged_damage = True
             log.error("%s: %s", self._topic_partition, problem)
         raise CorruptMessage(problem)
 
@@ -473,7 +473,7 @@ class LogSegments:
             self.roll(end, self.active.created_ms, _without_snapshot)
         self._disk.fsync_path(self._directory)
 
-    def begin_anew(self, offset: int, delete: Callable[[list[Path]], None]) -> None:
+    def restart(self, offset: int, delete: Callable[[list[Path]], None]) -> None:
         """Drop everything and begin an empty segment at `offset`; durably.
 
         Args:
@@ -499,7 +499,7 @@ class LogSegments:
         delete(paths)
 
     def truncated(self) -> None:
-        """After `cut` or `begin_anew`: count anew what depends on the segments."""
+        """After `cut` or `restart`: count again what depends on the segments."""
         self._changes += 1
         self.forget_places()
         self.aborted.changed(self.all)

@@ -25,7 +25,7 @@ from local_log.manager.dir_failures import DirFailures
 from local_log.manager.future_dirs import FoundFuture, NewBeginning
 from local_log.manager.hosted_logs import HostedLogs
 from local_log.manager.load_run import LoadRun
-from local_log.manager.loading import Loaded, Loader, LoadFacts, LoadRequest, Refused, WantedFor
+from local_log.manager.loading import Loaded, Loader, LoadFacts, LoadRequest, Refused, TargetFor
 from local_log.manager.log_dir import (
     CHECKPOINTS,
     CLEANER_OFFSETS,
@@ -137,7 +137,7 @@ class LogManager:
             directory.failure = reason
 
     def load_run(
-        self, wanted: WantedFor | None = None, *, threads: int = 1, **facts: Unpack[LoadFacts]
+        self, wanted: TargetFor | None = None, *, threads: int = 1, **facts: Unpack[LoadFacts]
     ) -> LoadRun:
         """Make what opens the logs that are wanted, recovering those not stopped cleanly.
 
@@ -162,7 +162,7 @@ class LogManager:
         return LoadRun(Loader(self.dirs, self._ports, request), self.dirs, self._ports, threads)
 
     def load(
-        self, wanted: WantedFor | None = None, *, threads: int = 1, **facts: Unpack[LoadFacts]
+        self, wanted: TargetFor | None = None, *, threads: int = 1, **facts: Unpack[LoadFacts]
     ) -> None:
         """Open the logs, see `load_run`, and return when they are: for callers that may wait."""
         self.take(self.load_run(wanted, threads=threads, **facts).run())

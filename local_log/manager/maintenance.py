@@ -1,4 +1,4 @@
-"""What is done for every log from time to time, some logs in each turn of the loop.
+"""What is done for every log from time to time, some logs in each iteration of the loop.
 
 Flushes that nobody waits for are made a few at a time: a pool that has thousands of them queued
 would keep those after a roll, and the checkpoints, waiting.
@@ -80,7 +80,7 @@ class LogMaintenance:
             producers = each.producers.states
             ids = list(producers.producers)
             for start in range(0, len(ids), SLICE_PRODUCERS):
-                if not self._is_open(each) or each.loan.is_lent:
+                if not self._is_open(each) or each.lease.is_leased:
                     break
                 some = ids[start : start + SLICE_PRODUCERS]
                 producers.expire(now_ms, expiration_ms, some)

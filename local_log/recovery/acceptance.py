@@ -29,7 +29,7 @@ class Adopted:
     """An end above the log's own: offsets below it were given, as the remote tier proves.
 
     Attributes:
-        begin: where the log begins anew, its segments set aside: what they hold is remote. None:
+        begin: where the log begins again, its segments set aside: what they hold is remote. None:
             its segments stay.
         end: where the log is to end (exclusive); what is between is a gap.
         chain: the epoch chain up to there.

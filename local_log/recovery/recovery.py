@@ -252,7 +252,7 @@ class LogOpener:
                 copy,
             )
         if plan.log_end == plan.log_start and plan.aside and not plan.cuts:
-            log.warning("log begins anew: path=%s offset=%d", self._directory, plan.log_end)
+            log.warning("log begins again: path=%s offset=%d", self._directory, plan.log_end)
 
     def _set_aside(self, base_offset: int) -> None:
         target = set_segment_aside(self._disk, self._directory, base_offset)

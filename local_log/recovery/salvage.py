@@ -1,4 +1,4 @@
-"""Writes a damaged segment anew from its sound batches; for logs that stand damage.
+"""Writes a damaged segment again from its sound batches; for logs that stand damage.
 
 Most logs are left alone where they contradict what is known of them: a hole in them would be a
 silent loss. `__consumer_offsets` is another thing: each record stands for its own key, and one that
@@ -50,7 +50,7 @@ class SegmentDamage(NamedTuple):
 
 
 def needs_salvage(survey: LogSurvey) -> list[SegmentSurvey]:
-    """The segments that must be written anew: damaged ones, and a cut one that was whole once."""
+    """The segments that must be written again: damaged ones, and a cut one that was whole once."""
     last = survey.segments[-1] if survey.segments else None
     return [
         one
@@ -67,7 +67,7 @@ class Salvager:
         self._disk, self._check_stop = disk, check_stop
 
     def repair(self, survey: LogSurvey, segments: Sequence[LogSegment]) -> list[SegmentDamage]:
-        """Write damaged segments anew; durable on return.
+        """Write damaged segments again; durable on return.
 
         Args:
             survey: what was found.
@@ -114,7 +114,7 @@ class Salvager:
                 damage.text,
             )
         log.error(
-            "segment is written anew without its damage: path=%s damages=%d copy=%s",
+            "segment is written again without its damage: path=%s damages=%d copy=%s",
             path,
             len(plan.damages),
             copy,

@@ -125,7 +125,7 @@ def _is_of(header: BatchHeader, offset: int, producer_id: int, *, is_control: bo
 
 
 def _should_have_entries(segment: LogSegment) -> bool:
-    # A reopened segment counts its interval anew, so the first entry may come late.
+    # A reopened segment counts its interval again, so the first entry may come late.
     wants_offset, newest = False, -1
     for position, header in segment.batches(0):
         newest = max(newest, header.max_timestamp)

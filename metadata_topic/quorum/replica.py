@@ -324,9 +324,9 @@ class MetadataReplica:
         self.snapshotter.on_role(leads=change.role is Role.LEADER)
         self._world.on_role(change)
 
-    def on_turn_awaited(self) -> None:
+    def on_append_awaited(self) -> None:
         """Control records are to be appended, between two decisions."""
-        self.controller.when_quiet(self.driver.take_turn)
+        self.controller.when_quiet(self.driver.grant_append)
 
     def on_high_watermark(self, offset: int) -> None:
         """Everything below `offset` (exclusive) is committed and may be applied."""

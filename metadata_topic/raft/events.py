@@ -113,10 +113,10 @@ class Proposed:
 
 
 @dataclass(frozen=True, slots=True)
-class AppendTurn:
+class AppendGranted:
     """Nothing that the active controller decided waits to be appended: control records may be.
 
-    Answers `AwaitTurn`, also much later or in another role; nothing is appended between the two
+    Answers `AwaitAppend`, also much later or in another role; nothing is appended between the two
     by anybody else than this replica.
     """
 
@@ -224,7 +224,7 @@ Event = (
     | Received
     | Answered
     | Proposed
-    | AppendTurn
+    | AppendGranted
     | Persisted
     | Flushed
     | SegmentFull

@@ -47,7 +47,7 @@ def take_lead(replica: Replica, granting: tuple[int, ...]) -> None:
     """Become leader, which is durable by now, and open the epoch in the log."""
     log, facts = replica.log, replica.history.latest
     base = log.end_offset
-    voters = replica.voters_as_this_says()
+    voters = replica.voters_with_own_report()
     is_dynamic = facts.kraft_version > 0
     with_voters = is_dynamic and not (facts.in_log and voters == replica.voters)
     end = base + (3 if with_voters else 1)

@@ -73,7 +73,7 @@ class Asker:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster as last looked at; looked at anew after a question that was not answered."""
+        """The cluster as last looked at; looked at again after a question that was not answered."""
         if self._cluster is None:
             self._cluster = look(self._client, self._names)
             self._client.others = tuple(self._cluster.brokers.values())
@@ -180,7 +180,7 @@ class Asker:
             left = [key for key in left if key not in found]
             _check(problems, pinned=pinned)
             if left:
-                raise ClusterError(f"a broker left out {partition_of(left[0])} in its answer")
+                raise ClusterError(f"a broker omitted {partition_of(left[0])} in its answer")
 
         self.again(ask)
         return found

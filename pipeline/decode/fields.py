@@ -29,7 +29,7 @@ class Spans:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FieldSelection:
     """Which fields are kept."""
 
     timestamp: bool
@@ -68,7 +68,7 @@ class _SpanColumn:
         return Spans(self.pairs, self.null)
 
 
-def read_fields(data: Varints, starts: Ints, stops: Ints, wanted: Wanted) -> Fields:
+def read_fields(data: Varints, starts: Ints, stops: Ints, wanted: FieldSelection) -> Fields:
     """Read and validate records.
 
     Args:

@@ -210,7 +210,7 @@ def rows_wanted(frames: Frames, first: int, last: int, aborted: AbortedLookup) -
         frames: ascending.
         first: smallest offset wanted (inclusive).
         last: largest offset wanted (inclusive).
-        aborted: what is left out.
+        aborted: what is excluded.
     """
     wanted = ~frames.control & (frames.last_offset >= first) & (frames.base_offset <= last)
     if len(aborted):

@@ -10,7 +10,7 @@ from kafka_protocol.records.batch import Buffer
 from pipeline.columns import TYPES
 from pipeline.decode.arrays import binary_array, constant_array, headers_array, int_array
 from pipeline.decode.asked import Keep, Origin
-from pipeline.decode.fields import Fields, Wanted, read_fields
+from pipeline.decode.fields import Fields, FieldSelection, read_fields
 from pipeline.decode.frames import Bools, Frames, Ints
 from pipeline.decode.lanes import record_starts
 from pipeline.decode.pieces import Piece
@@ -39,7 +39,9 @@ def read_rows(
     stops[:-1] = starts[1:]
     having = frames.record_count > 0
     stops[bounds[1:][having] - 1] = piece.end[having]
-    wanted = Wanted(*(name in schema.names for name in ("timestamp", "key", "value", "headers")))
+    wanted = FieldSelection(
+        *(name in schema.names for name in ("timestamp", "key", "value", "headers"))
+    )
     previous = -1
     for first in range(0, len(starts), ROWS_MAX):
         window = slice(first, min(first + ROWS_MAX, len(starts)))

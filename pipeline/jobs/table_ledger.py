@@ -61,7 +61,7 @@ class Table(Protocol):
         ...
 
     def look(self) -> Seen:
-        """Read the table anew."""
+        """Read the table again."""
         ...
 
     def append(
@@ -80,7 +80,7 @@ class Table(Protocol):
         """Addresses of files that any state of the table names, older ones included.
 
         Args:
-            after: all that commits of later epochs added are needed; others may be left out.
+            after: all that commits of later epochs added are needed; others may be omitted.
         """
         ...
 

@@ -17,7 +17,7 @@ from kafka_protocol.types import TopicPartition
 from pipeline.cluster.cluster import UnknownTopicError
 from pipeline.errors import DataLossError
 from pipeline.log import TieredLog
-from pipeline.spark.driver_log import Told, driver_log, say_plan
+from pipeline.spark.driver_log import LoggedTexts, driver_log, log_plan
 from pipeline.spark.limits import Rates, backlog, take, waits
 from pipeline.spark.options import ReadOptions
 from pipeline.spark.ranges import Offsets, loss_sentence, resolve, stream_ranges
@@ -43,7 +43,7 @@ class Stream:
         self._target: Offsets | None = None  # of Trigger.AvailableNow
         self._latest: Offsets | None = None
         self._last_batch_ms = -math.inf
-        self._told = Told()
+        self._logged = LoggedTexts()
 
     @property
     def rates(self) -> Rates:
@@ -112,7 +112,7 @@ class Stream:
         if not ranges:
             return None
         plan = log.plan(ranges, self._options.limits)
-        say_plan("stream", len(plan.splits), plan.facts, self._told)
+        log_plan("stream", len(plan.splits), plan.facts, self._logged)
         return plan, log.source
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class Stream:
     def _validate(self, losses: list[str]) -> None:
         if losses and self._options.where.fail_on_data_loss:
             raise DataLossError(loss_sentence(losses))
-        for loss in filter(self._told.is_new, losses):
+        for loss in filter(self._logged.is_new, losses):
             driver_log().warning("stream: %s; skipped (failOnDataLoss=false)", loss)
 
 

@@ -328,7 +328,7 @@ def _following(
 
 
 def _position_after(data: Buffer) -> Position:
-    """Where a reader continues behind the whole batches; one of another end is asked for anew."""
+    """Where a reader continues behind the whole batches; one of another end is asked for again."""
     last = at = 0
     while at + HEADER_SIZE <= len(data):
         _, length = _BATCH_FRONT.unpack_from(data, at)

@@ -164,8 +164,10 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
         read_committed: aborted transactions are wanted with it.
         chain: (epoch, start offset) from that epoch on, if wanted: this lineage alone counts.
         wait_ms: how long the asker waits; the answer comes by then, with data or without.
-        holder: the connection that it is for: what it is lent counts against it until that is sent.
-        window_bytes: the answer may go so far beyond `max_bytes`, for the reader's next questions.
+        holder: the connection that it is for: what it is leased counts against it until that is
+            sent.
+        read_ahead_bytes: the answer may go so far beyond `max_bytes`, for the reader's next
+            questions.
         at_follower: this broker follows the partition: the tier reads first what the metadata topic
             holds at the question, as other owners write it. REPLICA_NOT_AVAILABLE where it cannot.
     """
@@ -178,7 +180,7 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
     read_committed: bool
     wait_ms: int
     holder: str
-    window_bytes: int = 0
+    read_ahead_bytes: int = 0
     chain: list[tuple[int, int]] = []
     at_follower: bool = False
 
@@ -216,7 +218,7 @@ class ImageChanged(Message, frozen=True, array_like=True, tag=True):
 
 
 class Released(Message, frozen=True, array_like=True, tag=True):
-    """One-way: the broker closed what it was lent under these tokens."""
+    """One-way: the broker closed what it was leased under these tokens."""
 
     tokens: list[int]
 
@@ -260,10 +262,10 @@ class ReadAnswer(PartitionMessage, frozen=True, array_like=True, tag=True):
 
     Attributes:
         next_offset: first offset after the last batch (exclusive end); -1 without regions.
-        aborted: (producer id, first offset) of transactions aborted within the regions.
-        batch_ends, last_offsets: of each batch in the regions, where these go beyond what was asked
-            for (`Read.window_bytes`): end (exclusive) counted in bytes over all regions, and last
-            offset (inclusive). Native int64s.
+        aborted: (producer id, first offset) of transactions aborted within the regions. batch_ends,
+        last_offsets: of each batch in the regions, where these go beyond what was asked for
+        (`Read.read_ahead_bytes`): end (exclusive) counted in bytes over all regions, and last
+        offset (inclusive). Native int64s.
     """
 
     error: int = 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from kafka_protocol.types import TopicIdPartition
 from rlm.health_reasons import TierReason
 from rlm.link.messages import Assign, PartitionSettings
-from rlm.maintenance.copy_policy import CopyTurn
+from rlm.maintenance.copy_policy import CopyPriority
 from rlm.maintenance.effects import PassResult
 from rlm.maintenance.ownership import Ownership
 from rlmm.health_text import HEALTHY, HealthText
@@ -72,7 +72,7 @@ class Pass:
     timer: Timer | None = None
     unhealthy: HealthText = HEALTHY
     ends: PassEnds = field(default_factory=PassEnds)
-    turn: CopyTurn = field(default_factory=CopyTurn)
+    priority: CopyPriority = field(default_factory=CopyPriority)
 
     def failed(self, error: object) -> None:
         """It is unhealthy for `error`."""
@@ -80,7 +80,7 @@ class Pass:
 
     def passed(self, result: PassResult, interval_ms: int) -> float:
         """It has ended without an error; says after how long it comes again."""
-        self.turn.lag_bytes = result.lag_bytes
+        self.priority.lag_bytes = result.lag_bytes
         pause_ms: float = interval_ms if result.again_in_ms is None else result.again_in_ms
         if result.store_errors:
             self.failed(f"{result.store_errors} deletions failed")

@@ -70,9 +70,9 @@ class Census:
         self._is_counting = False
 
     def take(self, done: Callable[[Counted], None]) -> None:
-        """Count, and call `done` in the turn in which the last slice is counted.
+        """Count, and call `done` in the slice in which the last slice is counted.
 
-        With a slice or less that is this turn. While one count is under way no other begins.
+        With a slice or less that is this slice. While one count is under way no other begins.
         """
         if not self._is_counting:
             self._is_counting = True

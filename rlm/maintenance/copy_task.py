@@ -22,7 +22,7 @@ from rlm.link.messages import (
     ValidationWithdrawn,
 )
 from rlm.maintenance.copy_policy import (
-    TURN_SEGMENTS_MAX,
+    PASS_SEGMENTS_MAX,
     is_over,
     lag,
     next_to_copy,
@@ -129,7 +129,7 @@ def copy_pass(
     gate: StoreGate,
     is_current: Callable[[], bool] = _for_ever,
 ) -> Task[PassResult]:
-    """Copy what is ready, for one turn; each segment is reported before the next is looked for.
+    """Copy what is ready, for one slice; each segment is reported before the next is looked for.
 
     It ends early when the topic's settings are not those it began with.
 
@@ -139,7 +139,7 @@ def copy_pass(
         broker_id: written into the records.
         custom_metadata_bytes_max: a plugin that wants more stored fails the copy.
         throttle_ms: how long the quota makes a copy of so many bytes wait; 0: it may go.
-        gate: whether the store may be tried; a first success after an outage ends the turn.
+        gate: whether the store may be tried; a first success after an outage ends the slice.
         is_current: whether `settings` still are what the topic says.
     """
     began_ms: int = yield WallMs()
@@ -180,7 +180,7 @@ def copy_pass(
             ended_outage: bool = yield from _copy_one(
                 partition, facts, segment, broker_id, custom_metadata_bytes_max, gate
             )
-        copied += TURN_SEGMENTS_MAX if ended_outage else 1  # those that wait hear of it at the end
+        copied += PASS_SEGMENTS_MAX if ended_outage else 1  # those that wait hear of it at the end
 
 
 def _copy_one(

@@ -41,7 +41,7 @@ from rlmm.api import SegmentUpdate
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
-TURN_MS: Final = 10_000
+PASS_MS: Final = 10_000
 """A pass ends with the segment that it is at then."""
 FOLLOWERS_MS: Final = 1_000
 """Followers hear of a raised log start with their next Fetch, and have checkpointed it by then."""
@@ -80,7 +80,7 @@ def expiration_pass(
     errors = 0
     for number, deletion in enumerate(due):
         at_ms: int = yield WallMs()
-        if number > 0 and at_ms - now_ms >= TURN_MS:
+        if number > 0 and at_ms - now_ms >= PASS_MS:
             return PassResult(store_errors=errors, again_in_ms=None if errors else 0)
         try:
             is_held = yield from _delete(

@@ -3,7 +3,7 @@
 Nothing is written, copied or deleted for a partition that this broker follows. Its tier reads the
 metadata topic along, and says how far the run from the log start reaches on the follower's *own*
 chain, below the follower's own high watermark. It does so at every interval, at a position of the
-topic asked for anew each time: what was read before says nothing of what is there now. So a
+topic asked for again each time: what was read before says nothing of what is there now. So a
 follower expires by its local retention, and is ready to lead without reading the topic again.
 
 Source: docs/tiering.md; KIP-405, "Follower Replication".
@@ -58,7 +58,7 @@ class Following:
         scheduler: Scheduler,
         config: TierConfig,
         *,
-        may_tell: Callable[[], bool],
+        may_report: Callable[[], bool],
         new_backoff: Callable[[], Backoff],
     ) -> None:
         """Follow nothing.
@@ -68,11 +68,11 @@ class Following:
             workers: pools.
             scheduler: timers.
             config: settings.
-            may_tell: whether what the topic says can be relied on: the claim was not refused.
+            may_report: whether what the topic says can be relied on: the claim was not refused.
             new_backoff: pauses after failures.
         """
         self._world, self._workers, self._scheduler = world, workers, scheduler
-        self._interval_ms, self._may_tell = config.task_interval_ms, may_tell
+        self._interval_ms, self._may_report = config.task_interval_ms, may_report
         self._new_backoff = new_backoff
         self.catch_ups = CatchUps(world.metadata, workers)
 
@@ -83,7 +83,7 @@ class Following:
         self._run(known)
 
     def lost_records(self, known: AssignedPartition) -> None:
-        """What was said may rest on records that are gone: say so, and begin anew."""
+        """What was said may rest on records that are gone: say so, and begin again."""
         known.end_ownership()
         known.ownership = Ownership(known.tip, Fence(known.leader_epoch, NO_INCARNATION))
         self._run(known, withdraws=True)
@@ -93,7 +93,7 @@ class Following:
         if ownership is None:
             return
         known.own_timer = None
-        if withdraws or not self._may_tell():
+        if withdraws or not self._may_report():
             tip = known.tip
             ownership.last_report = None
             task = partial(withdraw_validation, tip.topic_id, tip.partition, known.leader_epoch)
@@ -122,7 +122,7 @@ class Following:
         timer.cancel()
         known.own_timer = None
         if error is None:
-            # Said anew each time: the broker forgets it when the log takes its first batch of a
+            # Said again each time: the broker forgets it when the log takes its first batch of a
             # leader epoch, and nothing else would be said before the next copy.
             ownership.last_report = None
             self._start(known, ownership, follow_pass, withdraws=False)

@@ -259,7 +259,7 @@ def contradicts(
     """Whether the segment and a local batch have another epoch at the same offset.
 
     Before its first entry the chain says nothing, although local batches may be there: below the
-    log start, or in an adopted gap, whose batch names no epoch for a chain made anew from batches.
+    log start, or in an adopted gap, whose batch names no epoch for a chain made again from batches.
     """
     begins = local[0].start_offset if local else log.log_end_offset
     first = max(log.local_log_start_offset, begins)

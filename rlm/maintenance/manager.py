@@ -84,7 +84,7 @@ class RemoteLogManager:
             workers,
             scheduler,
             config,
-            may_tell=lambda: not self._owning.owns_nothing,
+            may_report=lambda: not self._owning.owns_nothing,
             new_backoff=self.passes.new_backoff,
         )
         self.catch_ups = self._following.catch_ups

@@ -46,7 +46,9 @@ class Numbering:
         self.last: int | None = None
 
     def number_for(self, known: AssignedPartition) -> int | None:
-        """One above `known.above`; None: it waits, and `numbered` is called in a later turn.
+        """One above `known.above`; None.
+
+        It waits, and `numbered` is called in a later iteration of the loop.
 
         Of partitions whose ownership ends together the first takes it for all.
         """

@@ -208,7 +208,10 @@ class Owning:
         )
 
     def records_lost(self, known: AssignedPartition) -> None:
-        """What was known may never have been true: the broker is told so, then it is owned anew."""
+        """What was known may never have been true.
+
+        The broker is told so, then it is owned again.
+        """
         self._spend(known)
         known.unhealthy = TierReason.METADATA.text(error="the metadata topic lost records")
         self.forget_copies(known)

@@ -1,7 +1,7 @@
 """Passes of owned partitions: when each runs, in which pool, and what its end means.
 
 Of two kinds, copying and expiring, at once and then every interval, each kind one at a time.
-Copying goes by turns (`copy_policy`), within a quota (`throttled_copies`). A failed pass comes
+Copying goes by passes (`copy_policy`), within a quota (`throttled_copies`). A failed pass comes
 again after a backoff, or where the store fails when it works again (`held_passes`); a write of
 unknown outcome ends the ownership.
 """
@@ -129,7 +129,7 @@ class Passes:
         if each.kind == COPY:
             task = partial(self._copy_task, known)
             run = TaskRun(self._world, known, ownership, COPIER_POOL, task, ended)
-            self._copies.run(run, each.turn)
+            self._copies.run(run, each.priority)
         else:
             task = partial(self._expire_task, known, ownership)
             run = TaskRun(self._world, known, ownership, EXPIRATION_POOL, task, ended)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.link.messages import Read
-from rlm.read.lending import Caches
+from rlm.read.leases import Caches
 from rlm.read.read_ahead_policy import Pace, after_answer, bounded_depth, run_chunks
 from rlm.read.segment_index import SegmentIndex
 from rlmm.api import MetadataNotReadyError, RemoteLogMetadataManager
@@ -236,7 +236,7 @@ class ReadAhead:
         """Ask for adjacent chunks of one segment; says whether there is room for more."""
         metadata, index = wanted[0].metadata, wanted[0].index
         assert index is not None
-        if not self._loads.has_room():
+        if not self._loads.has_capacity():
             return False
         numbers = [each.number for each in wanted]
         return self._chunks.load_ahead(sequence.number, metadata, index, numbers)

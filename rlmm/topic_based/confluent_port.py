@@ -379,7 +379,7 @@ class ConfluentPort:
 
 
 def make_client(client: type[Client], passed: Mapping[str, str], ours: dict[str, Any]) -> Client:
-    """Make a client; settings that only Kafka's Java client knows are left out with a warning."""
+    """Make a client; settings that only Kafka's Java client knows are excluded with a warning."""
     passed = dict(passed)
     while True:
         try:
@@ -388,5 +388,5 @@ def make_client(client: type[Client], passed: Mapping[str, str], ours: dict[str,
             unknown = _UNKNOWN_KEY.search(str(e))
             if unknown is None or unknown.group(1) not in passed:
                 raise ValueError(f"settings of the metadata topic's clients: {e}") from e
-            log.warning("left out a client setting that librdkafka has not: %s", unknown.group(1))
+            log.warning("excluded a client setting that librdkafka has not: %s", unknown.group(1))
             del passed[unknown.group(1)]

@@ -57,10 +57,10 @@ from runtime.rng import Rng
 log = logging.getLogger(__name__)
 
 BARRIERS_COST_MAX, BARRIER_COST = 8_000, 50
-"""Of the barriers of one turn, in segments looked at: some 20 ms under the lock."""
+"""Of the barriers of one slice, in segments looked at: some 20 ms under the lock."""
 
 ROLES_MAX = 1_000
-"""Taken in one turn: some 20 ms under the lock."""
+"""Taken in one slice: some 20 ms under the lock."""
 
 _BUSY_WAIT_MS = 5
 _IDLE_WAIT_MS = 250
@@ -394,7 +394,7 @@ class MetadataEngine:
         for tracked in (each for each in self._tracked.values() if each.caught_up):
             while tracked.without_barrier:
                 if budget <= 0:
-                    return  # the next turn continues; callers get the lock in between
+                    return  # the next slice continues; callers get the lock in between
                 _, role = tracked.without_barrier.popitem(last=False)
                 if role.fence is not None and not role.superseded:
                     budget -= self._write_barrier(role, role.fence)

@@ -208,13 +208,13 @@ class _DamagedBody(io.RawIOBase):
         body, begin = self._body, self._position
         if body.slow_until is not None:
             body.slow_until.wait()
-        room = len(buffer)
+        capacity = len(buffer)
         for end in (body.short_after, body.reset_after):
             if end is not None:
-                room = min(room, end - begin)
-        if not room and body.reset_after == begin:
+                capacity = min(capacity, end - begin)
+        if not capacity and body.reset_after == begin:
             raise RetriableRemoteStorageError(f"connection reset after {begin} bytes")
-        data = bytearray(self._stream.read(room))
+        data = bytearray(self._stream.read(capacity))
         if body.flip_at is not None and begin <= body.flip_at < begin + len(data):
             data[body.flip_at - begin] ^= 1
         memoryview(buffer)[: len(data)] = data

@@ -2,7 +2,7 @@
 
 The states step by step are those of `tests/simulation/test_kip405_scenarios.py`; scenario 4 is in
 `test_tiered_replicas.py`. Only real processes show that the controller's unclean elections reach
-the tiers, and that a tier which starts anew tells lineages apart by what it reads of the metadata
+the tiers, and that a tier which starts again tells lineages apart by what it reads of the metadata
 topic.
 """
 

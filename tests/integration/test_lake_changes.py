@@ -93,14 +93,14 @@ def test_a_topic_made_again_is_another_one(filled: BrokerProcess) -> None:
         make_topic(filled, "orders", FILLING)
         produce_more(filled, "orders", FILLING, Random(2))
         settle(filled, "orders")
-        anew = list(rows_of_consumer(filled.bootstrap, "orders"))
+        again = list(rows_of_consumer(filled.bootstrap, "orders"))
         old: list[Row] = []
         with suppress(DataLossError):
             old = list(rows_of_arrow(batches_of_plan(log, plan)))
-        assert not set(old) & set(anew)
-    assert rows_of_log(where(filled), "orders") == anew
+        assert not set(old) & set(again)
+    assert rows_of_log(where(filled), "orders") == again
     until(lambda: len(filled.remote_paths("orders-*")) == 1, "the old topic's objects go")
-    assert rows_of_log(Where(store=store_of(filled)), "orders") == remote_part(filled, anew)
+    assert rows_of_log(Where(store=store_of(filled)), "orders") == remote_part(filled, again)
 
 
 @pytest.mark.long(seconds=40)

@@ -33,7 +33,7 @@ from tests.support.quorum.replica_rounds import (
 )
 from tests.support.quorum.serving import admin, until_true
 from tests.support.quorum.tier_rounds import Traffic
-from tidemark.cluster.asking import Cluster, Reassigning, WantedReplicas
+from tidemark.cluster.asking import Cluster, Reassigning, TargetReplicas
 
 pytestmark = [pytest.mark.lasts(seconds=90), pytest.mark.patience(seconds=400)]
 
@@ -135,7 +135,7 @@ async def test_a_cancelled_addition_leaves_nothing(tmp_path: Path) -> None:
         lost.pause()
         with BlockingClient(cluster.nodes[0].address) as client:
             asked = Cluster(client)
-            wanted = WantedReplicas(TOPIC, index, (leader, *sorted(others)))
+            wanted = TargetReplicas(TOPIC, index, (leader, *sorted(others)))
             assert await asyncio.to_thread(asked.reassign, [wanted]) == []
             here = cluster.nodes[0]
             await until_true(

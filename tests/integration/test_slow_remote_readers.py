@@ -78,7 +78,7 @@ def test_a_client_that_reads_continues_beside_64_that_do_not(broker: BrokerProce
                 continue
             assert headers[0].base_offset <= at
             at = headers[-1].next_offset
-        lent = broker.metric("tidemark_remote_chunk_cache_lent_bytes")
+        lent = broker.metric("tidemark_remote_chunk_cache_leased_bytes")
         assert 0 < lent <= CACHE_BYTES * 3 / 4
         holders = broker.metric("tidemark_remote_chunk_cache_holders")
         assert holders <= SLOW_CLIENTS

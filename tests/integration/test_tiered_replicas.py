@@ -281,8 +281,8 @@ async def test_tiers_are_switched_on_one_broker_after_the_other(tmp_path: Path) 
 async def test_what_an_unclean_election_gives_up_is_in_no_tier(tmp_path: Path) -> None:
     """Else readers get segments of the lost lineage, the next leader is unhealthy because the
     store reaches above its log end, or nobody joins it."""
-    shared, lost, anew = RECORDS[:2_000], RECORDS[2_000:4_000], RECORDS[4_000:]
-    kept = [(n, key, value) for n, (key, value) in enumerate([*shared, *anew])]
+    shared, lost, again = RECORDS[:2_000], RECORDS[2_000:4_000], RECORDS[4_000:]
+    kept = [(n, key, value) for n, (key, value) in enumerate([*shared, *again])]
     async with tiers_combined(tmp_path) as cluster:
         first = cluster.node((await cluster.create("t", replicas=2, **STAYS))[0])
         second = next(one for one in cluster.nodes if one is not first and one.local_segments("t"))
@@ -302,7 +302,7 @@ async def test_what_an_unclean_election_gives_up_is_in_no_tier(tmp_path: Path) -
             return leaders(second.address, "t") == {0: second.node_id}
 
         await until_true(is_elected, "the one that was behind leads")
-        await asyncio.to_thread(produce, second, "t", anew, **IN_ORDER)
+        await asyncio.to_thread(produce, second, "t", again, **IN_ORDER)
         assert await asyncio.to_thread(read_all, second, "t") == kept
         await first.start()
         await until_in_sync(cluster, "t", both)

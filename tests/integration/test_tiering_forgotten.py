@@ -1,4 +1,4 @@
-"""A tiered partition that was begun anew over its own remote segments, and its remedy."""
+"""A tiered partition that was begun again over its own remote segments, and its remedy."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def test_begun_anew_over_remote_segments_it_is_unhealthy_and_can_be_adopted(
     # Records at offsets that were given, without a validation.
     broker.settings[WITHOUT_METADATA] = "SSL"
     broker.start()
-    produce(broker, "orders", records("anew", count))
+    produce(broker, "orders", records("again", count))
     broker.kill()
     del broker.settings[WITHOUT_METADATA]
     broker.start()

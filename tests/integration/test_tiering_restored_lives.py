@@ -58,7 +58,7 @@ def test_what_is_appended_to_an_older_copy_before_a_restart_does_not_hide_the_lo
     gate.close()
     for _ in range(2):  # beyond all that was given; nobody validates
         broker.start()
-        append(broker, "anew", 20)
+        append(broker, "again", 20)
         broker.kill()
     before = objects(broker)
     gate.open()
@@ -74,7 +74,7 @@ def test_what_is_appended_to_an_older_copy_before_a_restart_does_not_hide_the_lo
     append(broker, "continues", 1)
     found = read_all(broker, "orders")
     kinds = [value.split()[0].rstrip(b"\0") for _, _, value in found[end:]]
-    assert kinds == [*[b"anew"] * 40, b"goes"]
+    assert kinds == [*[b"again"] * 40, b"goes"]
     broker.kill()
     broker.start()
     until(lambda: reasons(broker) == [], "what was adopted stays so, nothing announced since")

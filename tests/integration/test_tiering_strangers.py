@@ -21,7 +21,7 @@ from runtime.disk import Disk
 from runtime.rng import SystemRng
 from tests.support.brokers.process import BrokerProcess, until
 from tests.support.brokers.raw_client import Closed, RawClient, produce_fields
-from tests.support.brokers.telling_manager import telling, told
+from tests.support.brokers.reporting_manager import telling, told
 from tests.support.brokers.tiered_partition import MakeBroker, fill, reasons
 
 pytestmark = pytest.mark.smoke

@@ -82,7 +82,7 @@ def copy_tree(root: Path, target: Path) -> None:
 
 
 def compile_tree(tree: Path) -> None:
-    """Compile a tree's modules once; what a bug changes is told by its hash, and compiled anew."""
+    """Compile a tree's modules once; what a bug changes is told by its hash, and compiled again."""
     command = ["-m", "compileall", "-q", "--invalidation-mode", "checked-hash", str(tree)]
     subprocess.run([sys.executable, *command], stdout=subprocess.DEVNULL, check=False)
 

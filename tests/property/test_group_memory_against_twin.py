@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from broker.coordinator.group.classic_group import ClassicGroup
+from broker.coordinator.group.decision_builder import GroupLimits
 from broker.coordinator.group.lifecycle import GroupStatus
 from broker.coordinator.group.offsets import ByTopic, size_of, unpack
-from broker.coordinator.group.turn import GroupLimits
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request

@@ -9,7 +9,7 @@ import pytest
 
 from rlm.config import NO_LIMIT
 from rlm.maintenance.assigned_partition import COPY
-from rlm.maintenance.copy_policy import TURN_SEGMENTS_MAX
+from rlm.maintenance.copy_policy import PASS_SEGMENTS_MAX
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from tests.support.tier.busy import INTERVAL_MS, BusyTier, partition
 
@@ -34,7 +34,7 @@ def make() -> Iterator[Make]:
 
 def round_ms(tier: BusyTier, copiers: int, call_ms: int) -> int:
     """One turn of each partition."""
-    return len(tier.logs) * TURN_SEGMENTS_MAX * call_ms // copiers + call_ms
+    return len(tier.logs) * PASS_SEGMENTS_MAX * call_ms // copiers + call_ms
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -236,7 +236,7 @@ def test_the_copy_quota_goes_round(make: Make) -> None:
     tier.run(10 * INTERVAL_MS)
     copies = [tier.store.tried["copy", number] for number in range(30)]
     assert sum(copies) < 30 * 40, "all wait for it"
-    assert max(copies) <= min(copies) + 2 * TURN_SEGMENTS_MAX, copies
+    assert max(copies) <= min(copies) + 2 * PASS_SEGMENTS_MAX, copies
     assert tier.manager.passes.throttled.quota.throttling(tier.clock.monotonic_ms()).average_ms > 0
 
 

@@ -12,7 +12,7 @@ from rlm.workers import COPIER_POOL
 from tests.support.tier.busy import INTERVAL_MS, BusyTier, partition
 
 SEEDS = range(40 if os.environ.get("TIDEMARK_PROVE") else 3)
-LOOK_MS = 1.3 * READ_BACK_MS
+POLL_MS = 1.3 * READ_BACK_MS
 """The first look that is too late is before that."""
 PROBE_MAX_MS = 1.3 * READ_BACK_MAX_MS
 PAUSE_MAX_MS = 36_000
@@ -49,7 +49,7 @@ def test_a_store_that_keeps_nothing_for_a_while_holds_a_thread_and_then_all_are_
     tier.store.loses = lambda number: True
     for number in range(count):
         tier.close_one(number)
-    tier.run(INTERVAL_MS + round(LOOK_MS) + count * call_ms)
+    tier.run(INTERVAL_MS + round(POLL_MS) + count * call_ms)
     assert any(
         "copying waits" in unhealthy and "404" in unhealthy
         for unhealthy in tier.manager.passes.waits.unhealthy_ones()
@@ -80,13 +80,13 @@ def test_a_sole_partition_whose_store_kept_nothing_is_unhealthy_and_copied_when_
     tier.run(5_000)
     tier.store.loses = lambda number: True
     tier.close_one(0)
-    tier.run(INTERVAL_MS + round(LOOK_MS))
+    tier.run(INTERVAL_MS + round(POLL_MS))
     assert any(
         "copying waits" in unhealthy and "404" in unhealthy
         for unhealthy in tier.manager.passes.waits.unhealthy_ones()
     )
     tier.store.loses = lambda number: False
-    tier.run(round(4 * LOOK_MS) + PAUSE_MAX_MS)
+    tier.run(round(4 * POLL_MS) + PAUSE_MAX_MS)
     assert lags(tier) == [0]
     assert tier.manager.passes.waits.unhealthy_ones() == []
 

@@ -11,8 +11,8 @@ from broker.coordinator.group import offsets as group_offsets
 from broker.coordinator.group.offsets import OffsetStore
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from broker.handlers.metadata import MetadataHandler
-from broker.remote import windows
-from broker.remote.windows import Position, Window, Windows
+from broker.remote import buffered_ranges
+from broker.remote.buffered_ranges import BufferedRange, BufferedRanges, Position
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from local_log.log.segments import RECENT_BATCHES
@@ -62,14 +62,14 @@ def test_readers_that_continue_are_bounded() -> None:
 
 
 def test_windows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "WINDOWS_MAX", 3)
+    monkeypatch.setattr(buffered_ranges, "BUFFERED_RANGES_MAX", 3)
     clock = ManualClock()
-    kept = Windows(clock, ManualScheduler(clock))
+    kept = BufferedRanges(clock, ManualScheduler(clock))
     places = [Position(b"t", 0, 0, offset, 0, False, "reader") for offset in range(5)]
     table = {"batch_ends": array("q", [10]), "last_offsets": array("q", [100])}
     answer = ReadAnswer(b"t", 0, 0, **{name: each.tobytes() for name, each in table.items()})
     for place in places:
-        kept.put(Window(place, answer, [memoryview(bytes(10))]))
+        kept.put(BufferedRange(place, answer, [memoryview(bytes(10))]))
     assert len(kept) == 3
     assert [place in kept for place in places] == [False, False, True, True, True]
 

@@ -80,12 +80,12 @@ def _narrow(widths: list[int], columns: Sequence[str], width: int, whole: Collec
     """Take from the widest column, again and again, until a line fits."""
     while sum(widths) + _GAP * (len(widths) - 1) > width:
         least = [max(_NARROWEST, len(name)) for name in columns]
-        room = [
+        spare = [
             0 if name in whole else have - need
             for name, have, need in zip(columns, widths, least, strict=True)
         ]
         widest = max(
-            (at for at, one in enumerate(room) if one > 0), key=widths.__getitem__, default=-1
+            (at for at, one in enumerate(spare) if one > 0), key=widths.__getitem__, default=-1
         )
         if widest < 0:
             return

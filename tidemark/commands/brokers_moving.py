@@ -21,7 +21,7 @@ from tidemark.remote.options import cluster_options
 from tidemark.remote.segments_view import size_text
 
 _PAUSE_S: Final = 0.5
-_TOLD_S: Final = 30.0
+_REPORTED_S: Final = 30.0
 _AT_ONCE: Final = 20
 _INTERRUPTED: Final = 130
 
@@ -201,15 +201,15 @@ class _Moving:
                 self._say(f"nobody says how far it is: {error}")
             if self._left or self._going:
                 time.sleep(_PAUSE_S)
-        self._until_told()
+        self._until_reported()
         return self._refused
 
-    def _until_told(self) -> None:
+    def _until_reported(self) -> None:
         """Wait until brokers say what the controller has decided: the next plan is made of that.
 
         Not for ever: somebody else may move the same partitions.
         """
-        until = time.monotonic() + _TOLD_S
+        until = time.monotonic() + _REPORTED_S
         while time.monotonic() < until:
             with suppress(ClusterError):
                 if not any(self._is_old(one) for one in self._cluster.partitions()):

@@ -181,7 +181,7 @@ class Broker:
             self.close()  # its guardian is gone
 
     def close(self) -> None:
-        """End it for good; what lay in a temporary directory is removed.
+        """End it permanently; what lay in a temporary directory is removed.
 
         With a given data directory it is stopped as a broker is, else it is killed. A process that
         was forked from the one that started it ends nothing.

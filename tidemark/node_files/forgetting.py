@@ -1,7 +1,7 @@
 """Gives a lost log directory up in the metadata, where decisions are taken.
 
 A sole voter is stopped, and decides by its own metadata log. Any other node asks the active
-controller, under the epoch of its broker: one that has registered anew meanwhile loses nothing.
+controller, under the epoch of its broker: one that has registered again meanwhile loses nothing.
 """
 
 import asyncio
@@ -141,7 +141,7 @@ def forgotten_by(
     code = ErrorCode.of(answer.error_code)
     if code == ErrorCode.STALE_BROKER_EPOCH:
         raise ForgetError(
-            f"the directory was not forgotten: broker {broker_id} has registered anew meanwhile. "
+            f"the directory was not forgotten: broker {broker_id} has registered again meanwhile. "
             "Give the command again"
         )
     if code == ErrorCode.INVALID_REQUEST:

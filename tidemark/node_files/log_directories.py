@@ -229,7 +229,7 @@ def beyond_the_disk(config: BrokerConfig, lost: list[str], disk: Disk) -> list[s
             f"{len(tiered)} of them are tiered ({', '.join(tiered[:_SHOWN_MAX])}"
             f"{', ...' if len(tiered) > _SHOWN_MAX else ''}): what was copied stays in the "
             "remote store; where nobody has local records, `tidemark remote restore-partition` "
-            "continues above it once they have begun anew."
+            "continues above it once they have begun again."
         )
     if REMOTE_LOG_METADATA_TOPIC in topics.values():
         lines.append(
@@ -245,7 +245,7 @@ def forget(
 ) -> Forgotten:
     """Give a lost directory up, see `forget_directory`.
 
-    What begins anew does so at the next start, or at once where the broker runs. A node that is a
+    What begins again does so at the next start, or at once where the broker runs. A node that is a
     controller must be stopped.
 
     Raises:

@@ -11,8 +11,8 @@ the new cluster can start:
 2. The node's metadata directory is renamed: no controller starts on what is left.
 3. The new directories get their name.
 
-A crash before 2 leaves the node as it was, and the next call makes everything anew. After 2 nothing
-is made again: the next call only does what is left of 3. docs/controllers.md has the table.
+A crash before 2 leaves the node as it was, and the next call makes everything again. After 2
+nothing is made again: the next call only does what is left of 3. docs/controllers.md has the table.
 """
 
 import json

@@ -2,10 +2,10 @@
 
 Log end: no offset that was given is given again, so the log ends at the highest offset that is
 proved to have been given, or above. What finished segments hold stays readable: where they continue
-beyond the local end, the log begins anew where they end, and the local segments, whose offsets they
-hold too, are set aside. Else the local segments stay, also where other records, lost since, had
-their offsets before. What neither tier holds is a gap. What was given until then is remembered as
-adopted.
+beyond the local end, the log begins again where they end, and the local segments, whose offsets
+they hold too, are set aside. Else the local segments stay, also where other records, lost since,
+had their offsets before. What neither tier holds is a gap. What was given until then is remembered
+as adopted.
 
 Chain: the epochs that the named index tells, then those of the metadata records above it, then
 those of the local batches. The rules of the tier validate the result before anything is written.

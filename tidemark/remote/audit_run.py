@@ -53,7 +53,7 @@ from tidemark.remote.store_view import StoreView
 
 _WINDOW = 32
 _REASONS_MAX = 20
-_TELL_EVERY = 1_000
+_REPORT_EVERY = 1_000
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AuditScope:
     """What to audit, and how.
 
     Attributes:
@@ -142,7 +142,7 @@ class Audit:
         metadata: MetadataReader,
         storage: RemoteStorageManager,
         store: StoreView,
-        wanted: Wanted,
+        wanted: AuditScope,
         clock: Clock,
     ) -> None:
         self.totals = Totals()
@@ -205,7 +205,7 @@ class Audit:
         for prefix in self._prefixes():
             for one in lister.list_objects(prefix):
                 self._store.add(one)
-                if self._store.listed.objects % _TELL_EVERY == 0:
+                if self._store.listed.objects % _REPORT_EVERY == 0:
                     tell(self._store.listed.objects, None)
         tell(self._store.listed.objects, self._store.listed.objects)
         self._store.complete()

@@ -92,7 +92,7 @@ def expired(
 
 
 def _places(offsets: OffsetStore, group_id: str) -> Iterator[tuple[str, int]]:
-    """Partitions with offsets; those that come meanwhile may be left out."""
+    """Partitions with offsets; those that come meanwhile may be omitted."""
     for topic in list(offsets.of_group(group_id)):
         for partition in list(offsets.of_group(group_id).get(topic, {})):
             yield topic, partition

@@ -115,7 +115,7 @@ class FlushedEndNote:
 
     @contextmanager
     def restarting(self, snapshot_id: SnapshotId) -> Iterator[None]:
-        """Note the intent, let the log begin anew at the snapshot's end, and note that it did."""
+        """Note the intent, let the log begin again at the snapshot's end, and note that it did."""
         self.intend_restart(snapshot_id)
         with self._mutex:
             self._led_epoch = NO_EPOCH

@@ -64,7 +64,7 @@ class Verdict:
         end_offset: after the last sound batch (exclusive).
         torn_bytes: behind that batch, to be cut.
         last_epoch: the highest epoch seen in any batch, sound or behind the place; -1 for none.
-        is_replaced: the snapshot replaces the whole log, which begins anew at its end.
+        is_replaced: the snapshot replaces the whole log, which begins again at its end.
     """
 
     segments: tuple[SegmentSurvey, ...]

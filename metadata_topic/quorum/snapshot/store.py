@@ -91,7 +91,7 @@ class DiskSnapshotStore:
             return None
 
     def write_chunk(self, snapshot_id: SnapshotId, position: int, data: bytes) -> int:
-        """Write bytes of the one that is being fetched; position 0 begins anew.
+        """Write bytes of the one that is being fetched; position 0 begins again.
 
         Returns:
             The position after them.
@@ -109,7 +109,7 @@ class DiskSnapshotStore:
     def install(
         self, snapshot_id: SnapshotId, size_bytes: int
     ) -> SnapshotInstalled | SnapshotRefused:
-        """Check what was fetched, give it its name, and let the log begin anew at its end."""
+        """Check what was fetched, give it its name, and let the log begin again at its end."""
         assert self._part is not None
         fetched_id, path, file = self._part
         assert fetched_id == snapshot_id

@@ -1,4 +1,4 @@
-"""Every rule left out, one at a time: the shortest story that breaks a promise, and its bounds.
+"""Every rule excluded, one at a time: the shortest story that breaks a promise, and its bounds.
 
 A mutant without a story is one that no search finds; `why` says why.
 """
@@ -11,7 +11,7 @@ from tests.model.tier.runs import AWAY, BEHIND, BORDERS, CLIPPED, COPIED, ONE, P
 
 DELETES_WHAT_IT_WAS = {"deletes_what_was_validated": False}
 """With that rule four others cost nothing within the bounds: each of their stories is a FINISHED
-that lands, then DELETE_STARTED of a dangling segment. So it is left out beside each."""
+that lands, then DELETE_STARTED of a dangling segment. So it is excluded beside each."""
 
 MUTANTS: list[Mutant] = [
     Mutant(
@@ -37,7 +37,7 @@ MUTANTS: list[Mutant] = [
         "settle B; delete B 0; land F 0 1.1; report A 0; land D 0 2.1; expire A",
     ),
     Mutant(
-        "a barrier names a segment anew that is forgotten by then",
+        "a barrier names a segment again that is forgotten by then",
         {"barrier_adds_none": False},
         replace(BEHIND, moves=1, epochs=3),
         "elect uncleanly B; copy A 0-0 0; land S 0 1.1; put A 0; finish A 0; land F 0 "

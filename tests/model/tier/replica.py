@@ -1,4 +1,4 @@
-"""The two logs: who leads, how they follow, what they drop, and how a follower begins anew."""
+"""The two logs: who leads, how they follow, what they drop, and how a follower begins again."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

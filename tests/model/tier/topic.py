@@ -119,7 +119,7 @@ def _events(record: Record) -> list[MetadataEvent]:
 
 @cache
 def read(number: int, record: Record, has_fence: bool = True, adds: bool = False) -> int:
-    """What a view is after one more record; `adds`: also a barrier may name a segment anew."""
+    """What a view is after one more record; `adds`: also a barrier may name a segment again."""
     facts, entries = _views[number].facts, dict(_views[number].entries)
     if adds:
         record = record._replace(is_barrier=False)

@@ -1,7 +1,7 @@
 """A tiered partition of two replicas, the metadata topic and the store: steps and promises.
 
 A step is what one process does at once; what may come late is a step of its own, or a budget.
-README.md says what is left out, and why nothing is hidden by it.
+README.md says what is excluded, and why nothing is hidden by it.
 """
 
 from collections.abc import Callable, Iterator

@@ -99,7 +99,7 @@ class WellAfterwards:
         self._broker, self._topic = broker, health_topic
         self._bystander = RawClient(broker)
         fetch(self._bystander, health_topic)
-        Path(f"/proc/{broker.pid}/clear_refs").write_text("5")  # the peak begins anew
+        Path(f"/proc/{broker.pid}/clear_refs").write_text("5")  # the peak begins again
         self._before = Readings.of(broker)
 
     def __enter__(self) -> Self:

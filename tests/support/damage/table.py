@@ -228,7 +228,7 @@ TABLE: tuple[Row, ...] = (
         Scope.PARTITION,
         ".",
         dict.fromkeys(_OF_DIRECTORY, _OFFLINE),
-        "assigned and missing, or of another partition: never made anew",
+        "assigned and missing, or of another partition: never made again",
     ),
     # ---------------------------------------------------------------- a log directory
     Row(

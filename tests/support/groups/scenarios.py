@@ -357,7 +357,7 @@ def administered(stage: Stage) -> None:
 
 
 def deleted(stage: Stage) -> None:
-    """Offsets go with their topic, and with their group; who comes later begins anew."""
+    """Offsets go with their topic, and with their group; who comes later begins again."""
     stage.filled(2)
     other = stage.topic + "-other"
     stage.world.create(other, 1)

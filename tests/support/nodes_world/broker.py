@@ -1,7 +1,7 @@
 """The broker's side of a node of a simulated cluster: its life, its way to the controllers.
 
 In the order of `broker.broker.Broker`: catch up, register, be unfenced, serve. Logs and the tier
-process are left out; the replicas that it leads are made at once.
+process are excluded; the replicas that it leads are made at once.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Readers that continue while nodes are lost.
 
-A group that commits, and some that lag behind for good.
+A group that commits, and some that lag behind permanently.
 
 Each runs on threads of its own. What cannot be is noted and told by `validate`: the thread
 continues.

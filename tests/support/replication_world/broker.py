@@ -1,6 +1,6 @@
 """The broker's side of a node with replicas: its logs, what it leads, and what it follows.
 
-In the order of `broker.broker.Broker`; cleaner and pages are left out.
+In the order of `broker.broker.Broker`; cleaner and pages are excluded.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ from broker.replica.isr_requests import IsrRequests
 from broker.replica.leader_epochs import LeaderEpochRequests
 from broker.replica.leading import Leading
 from broker.replica.manager import ReplicaManager
-from broker.replica.wanted import found_replicas, refused_replicas
+from broker.replica.target_replica import found_replicas, refused_replicas
 from broker.replication.manager import ReplicaFetchers
 from broker.replication.tier_bootstrap import TierBootstraps
 from broker.topics.auto_creation import VERSION, AutoTopicCreation

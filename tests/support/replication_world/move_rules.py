@@ -181,7 +181,7 @@ class MoveRules:
         if life != node.life or not node.up or replicas is None:
             return  # its disk is another
         hosted = replicas.partitions.get(told.name)
-        if hosted is not None and hosted.log.loan.is_lent:
+        if hosted is not None and hosted.log.lease.is_leased:
             moved.lives[node.id] = life  # another log takes its place
             self.gone -= 1
             return
@@ -193,7 +193,7 @@ class MoveRules:
     def _is_back(self, told: "Told", node: "ReplicaNode") -> bool:
         """Whether a broker that left serves it, and has carried out all that it was told."""
         replicas = None if node.broker is None else node.broker.replicas
-        if replicas is None or replicas.hosting.is_being_told or replicas.hosting.backlog:
+        if replicas is None or replicas.hosting.is_being_notified or replicas.hosting.backlog:
             return False
         known = self._image_of(told, node)
         if known is None or known.partition_epoch <= self._of(told).left[node.id]:
@@ -208,7 +208,7 @@ class MoveRules:
     def look_at(self, node: "ReplicaNode") -> None:
         """Look at what a broker serves, where its image or that is another."""
         replicas = None if node.broker is None else node.broker.replicas
-        if replicas is None or replicas.hosting.is_being_told:
+        if replicas is None or replicas.hosting.is_being_notified:
             return
         image = node.metadata.image
         seen: tuple[object, int] = image, len(replicas.partitions)

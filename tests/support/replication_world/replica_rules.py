@@ -58,7 +58,7 @@ class ReplicaRules:
         for partition in broker.replicas.partitions.values():
             told = self.world.validator.partitions.get((partition.topic_id, partition.partition))
             log = partition.log
-            if told is None or not told.is_tiered or log.loan.is_lent or log.is_offline:
+            if told is None or not told.is_tiered or log.lease.is_leased or log.is_offline:
                 continue
             mark = (
                 log,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tests.support.replication_world.node import ReplicaNode
 
 LINK_US = 80
-TURN_MS = 50
+PASS_MS = 50
 STOP_US = 20_000
 KILLED = -9
 T = TypeVar("T")
@@ -380,7 +380,7 @@ def _plugins(
     def connect(client_settings: Any) -> None:
         metadata.configure({**config.metadata_settings, **client_settings})
         port.turn = metadata.turn
-        ports.scheduler.every(TURN_MS, metadata.turn, "metadata manager")
+        ports.scheduler.every(PASS_MS, metadata.turn, "metadata manager")
 
     deletions = Deletions(storage, ports.clock, config.delete_failing_ms, config.copy_max_ms)
     identity = identity_of(storage, {})

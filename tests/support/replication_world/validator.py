@@ -55,8 +55,8 @@ class Told:
         is_tiered: what lies below the first segment of a copy may be in the store.
         asked_start: up to where clients have asked to delete records.
         is_removed: its topic is deleted; nothing is validated any more.
-        is_restored: what it gave up since was begun anew by a person.
-        restored_to: where it was begun anew last; what is below is the store's alone.
+        is_restored: what it gave up since was begun again by a person.
+        restored_to: where it was begun again last; what is below is the store's alone.
         deleted_to: up to where that was answered.
         unclean_epochs: of its unclean elections.
     """
@@ -460,7 +460,7 @@ class Validator:
         self._is_due(told)
 
     def restores(self, told: Told, begin: int, end: int) -> None:
-        """A person begins it anew, with new records from `end` on: the store's count below.
+        """A person begins it again, with new records from `end` on: the store's count below.
 
         From `begin`, where its last segment ends, a batch without records stands for what is lost.
         """

@@ -232,7 +232,7 @@ class ReplicationWorld(NodesWorld):
     def is_given_up(self, told: Told) -> bool:
         """Whether nobody serves a partition any more, since everything of it is lost.
 
-        A replica that had the last copy when its directory was forgotten is not begun anew. One
+        A replica that had the last copy when its directory was forgotten is not begun again. One
         that was elected uncleanly and has nothing, of a partition that gave offsets, takes no
         records until a person restores it.
         """

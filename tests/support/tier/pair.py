@@ -224,7 +224,7 @@ class Pair:
             read_committed=False,
             wait_ms=wait_ms,
             holder=holder or f"reader {self.questions}",
-            window_bytes=more.get("window_bytes", 0),
+            read_ahead_bytes=more.get("read_ahead_bytes", 0),
             at_follower=bool(more.get("at_follower", 0)),
         )
         return self.broker.ask(question)

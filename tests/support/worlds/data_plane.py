@@ -11,7 +11,13 @@ from typing import Any
 from msgspec import structs
 
 from broker.network.authentication import NO_AUTHENTICATION, PlainAuthenticator, Session
-from broker.network.registry import KEPT_FRAME_BYTES, Handler, InTurn, RawHandler, RequestContext
+from broker.network.registry import (
+    KEPT_FRAME_BYTES,
+    Handler,
+    OrderedAnswer,
+    RawHandler,
+    RequestContext,
+)
 from broker.remote.config import TIER_PRINCIPAL
 from broker.replica.followers import Leader
 from broker.replica.hosting import ControllerRequests
@@ -166,7 +172,7 @@ def start(
         answer = handler.raw(asked, memoryview(frame), 0)
     else:
         answer = handler.handle(asked, message.decode(frame, version)[0])
-    if isinstance(answer, InTurn):
+    if isinstance(answer, OrderedAnswer):
         if len(frame) <= KEPT_FRAME_BYTES:
             frame[:] = bytes(len(frame))
         return _served(answer)
@@ -174,7 +180,7 @@ def start(
     return answer
 
 
-async def _served(in_turn: InTurn) -> Any:
+async def _served(in_turn: OrderedAnswer) -> Any:
     """As the network does it: it is counted first; what continues does so without its client."""
     if in_turn.count is not None:
         in_turn.count()

@@ -10,8 +10,8 @@ from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHan
 from broker.network.registry import RequestContext
 from broker.replica.hosting import ControllerRequests
 from broker.replica.manager import ReplicaManager
+from broker.replica.target_replica import found_replicas, refused_replicas, target_replica
 from broker.replica.validation import ValidationTally
-from broker.replica.wanted import found_replicas, refused_replicas, wanted_replica
 from broker.topics.cluster import ClusterView
 from kafka_protocol.files.meta_properties import (
     META_PROPERTIES,
@@ -85,7 +85,7 @@ class OneBroker:
         is_missing_some = bool(list(missing))
         image = self.image
         self.logs.load(
-            lambda tp: wanted_replica(
+            lambda tp: target_replica(
                 image, NODE, tp, is_missing_some=is_missing_some, has_tier=has_tier
             )
         )

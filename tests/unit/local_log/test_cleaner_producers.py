@@ -51,7 +51,7 @@ def test_producers_that_come_and_go_between_two_turns_hide_no_others(seed: int) 
     new = 1000
     while last.take(rng.randrange(1, 9)):
         gone = [one for one in rng.sample(range(60), 4) if rng.random() < 0.5]
-        for _ in range(rng.randrange(3) * rng.randrange(40)):  # the table is made anew, too
+        for _ in range(rng.randrange(3) * rng.randrange(40)):  # the table is made again, too
             append(states, new, new)
             new += 1
         states.expire(2_000, 100, gone)

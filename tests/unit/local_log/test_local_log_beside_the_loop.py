@@ -167,13 +167,13 @@ def test_segment_that_is_repaired_for_a_copy_leaves_the_next_log_of_that_name_al
     damaged.unlink()
     made = []
 
-    def begin_anew():
+    def restart():
         manager.delete(ORDERS)
         new = manager.create(*ORDERS, b"2" * 16)
         append(new, producer_id=7, producer_epoch=0, base_sequence=0)
         made.append((new, {path: path.read_bytes() for path in new.directory.iterdir()}))
 
-    disk.on_touch(damaged.name, begin_anew)
+    disk.on_touch(damaged.name, restart)
     with pytest.raises(LogClosed):
         tier_segments.open_segment(log, 0)
     [(new, files)] = made
@@ -191,11 +191,11 @@ def test_look_up_in_a_deleted_log_does_not_answer_from_the_next_one_of_its_name(
     log.roll(NOW_MS)
     log.flush()
 
-    def begin_anew():
+    def restart():
         manager.delete(ORDERS)
         append(manager.create(*ORDERS, b"2" * 16), at_ms=NOW_MS + 1000)
 
-    disk.on_touch(".log", begin_anew)
+    disk.on_touch(".log", restart)
     with pytest.raises(LogClosed):
         lookups.offset_for_timestamp(log, NOW_MS)
 

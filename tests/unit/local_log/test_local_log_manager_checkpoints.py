@@ -19,7 +19,7 @@ from local_log.manager.log_dir import (
     RECOVERY_POINTS,
     UNKNOWN,
 )
-from local_log.manager.placement import WantedReplica
+from local_log.manager.placement import TargetReplica
 from runtime.disk import Disk, OpenFile
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
 from tests.support.sim.rng import SeededRng
@@ -439,7 +439,7 @@ def test_no_power_cut_in_a_retention_pass_makes_a_hole(tmp_path: Path) -> None:
         shutil.copytree(base, root)
         disk = PowerCutDisk(root, SeededRng(cut), operations=cut)
         host = Host(root, disk=disk, config=with_config(retention_ms=1000))
-        host.wanted = {ORDERS: WantedReplica(IDS["orders"], 0, host.id_of(0))}
+        host.wanted = {ORDERS: TargetReplica(IDS["orders"], 0, host.id_of(0))}
         is_done = False
         try:
             manager = host.start()

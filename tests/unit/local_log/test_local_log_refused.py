@@ -365,7 +365,7 @@ def test_kill_at_each_step_of_an_accepted_start_is_accepted_still(closed, tmp_pa
 
 
 class _DyingDisk(Disk):
-    """Fails for good at the change number `left`."""
+    """Fails permanently at the change number `left`."""
 
     def __init__(self, left: int) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from kafka_protocol.types import OFFSETS_TOPIC, TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import LogRefused
 from local_log.log.partition_log import PartitionLog
-from local_log.manager.placement import WantedReplica
+from local_log.manager.placement import TargetReplica
 from local_log.segment.reading import is_filler
 from runtime.disk import Disk
 from tests.support.sim.faulty_disk import FaultyDisk
@@ -243,7 +243,7 @@ def test_one_replica_of_several_is_cut_and_not_repaired(
     second = [at for at, _ in log.segments.active.batches(0)][1]
     manager.close(clean=False)
     put(log.segments.active.path(".log"), second + 16, b"\7")
-    host.wanted = {name: WantedReplica(b"c" * 16, 0, host.id_of(0), has_others=has_others)}
+    host.wanted = {name: TargetReplica(b"c" * 16, 0, host.id_of(0), has_others=has_others)}
     (again,) = host.start().all()
     assert offsets(again) == kept
     assert again.log_end_offset == kept[-1] + 1

@@ -20,7 +20,7 @@ from runtime.disk import Disk
 from tests.support.sim.ports import simulated
 from tests.support.worlds.driven_quorum import CLUSTER_ID, Done, DrivenQuorum, Wire
 from tests.support.worlds.pools import HeldPool, turns
-from tests.support.worlds.told_core import ToldCore, key
+from tests.support.worlds.scripted_core import ScriptedCore, key
 
 
 @dataclass
@@ -160,13 +160,13 @@ def test_a_snapshot_is_not_all_that_is_committed() -> None:
     assert readiness.is_ready
 
 
-def high_watermark(node: ToldCore) -> int:
+def high_watermark(node: ScriptedCore) -> int:
     return describe_quorum(node.core, Now(0, node.now_ms)).high_watermark
 
 
 def test_a_new_leader_names_no_high_watermark_before_it_commits_in_its_epoch() -> None:
     """As Kafka. What it knew as a follower may be less than what its predecessor acknowledged."""
-    node = ToldCore()
+    node = ScriptedCore()
     fetch = node.follow()
     node.answer(fetch, node.records(BatchFacts(0, 8, 1), high_watermark=5))
     assert high_watermark(node) == 5

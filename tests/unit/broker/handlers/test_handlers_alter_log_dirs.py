@@ -273,7 +273,7 @@ def test_a_role_that_was_said_during_the_swap_counts(broker: World, held: HeldPo
     topic_id = broker.image.topics_by_name["t"].id
     broker.commit(make("PartitionChangeRecord", 0, partition_id=0, topic_id=topic_id, leader=-1))
     partition, led = broker.replicas.partitions[TP], list[bool]()
-    partition.log.loan.when_here(lambda: led.append(partition.is_leader))
+    partition.log.lease.when_here(lambda: led.append(partition.is_leader))
     held.stop_holding()
     assert (led, partition.is_leader) == ([False], False), "not for a moment"
     assert broker.where("t") == broker.logs.dirs.index(broker.logs.directory_of(TP))  # type: ignore[arg-type]
@@ -469,10 +469,10 @@ def test_nothing_is_copied_while_the_log_is_cut(
     """What goes would be copied as what comes in its place."""
     monkeypatch.setattr(directory_moves, "SWAP_BYTES", 0)
     log, target = broker.replicas.partitions[TP].log, broker.other()
-    log.loan.lend(truncates=True)
+    log.lease.grant(truncates=True)
     run(ask(broker, held, target))
     assert held.held == 0
-    log.loan.take_back()
+    log.lease.take_back()
     held.stop_holding()
     broker.ports.scheduler.advance(1_000)
     assert broker.where("t") == target

@@ -156,7 +156,7 @@ def test_what_the_tier_holds_is_not_said_before_it_has_reported(world: World) ->
     assert tiered() == [(STORAGE, -1, -1)] * 2
     hosted(world).take_report(SOUND)
     world.change("t", leader_epoch=4)
-    assert tiered() == unknown, "a new leader epoch validates anew"
+    assert tiered() == unknown, "a new leader epoch validates again"
 
 
 def test_records_above_an_unvalidated_end_are_not_out_of_range_for_delete_records(

@@ -174,11 +174,11 @@ async def test_a_wide_request_continues_without_its_client_from_its_first_append
     topics: dict[str, list[bytes | None]] = {"here": [batch(b"x" * 70_000)]}
     body = encoded(7, ask(7, topics | {"there": [None] * 300}, acks=acks))
     asked = context(ApiKey.PRODUCE, 7)
-    in_turn = ProduceHandler(world.replicas).raw(asked, memoryview(bytearray(body)), 0)
-    assert in_turn.continues is at_first
+    in_order = ProduceHandler(world.replicas).raw(asked, memoryview(bytearray(body)), 0)
+    assert in_order.continues is at_first
     with suppress(CloseConnection):
-        await in_turn.serve(in_turn)
-    assert in_turn.continues
+        await in_order.serve(in_order)
+    assert in_order.continues
     assert world.log("here", 0).log_end_offset == 1
 
 

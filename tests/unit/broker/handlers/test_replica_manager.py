@@ -188,7 +188,7 @@ def test_listeners_hear_by_name_what_happens_and_of_nothing_else(world: World) -
         ReplicaEvents(led=(partition,)),
         ReplicaEvents(followed=(partition,)),
         ReplicaEvents(led=(partition,)),
-        ReplicaEvents(gone=(partition,), topics_gone=(topic_id,)),
+        ReplicaEvents(gone=(partition,), topics_deleted=(topic_id,)),
     ]
 
 

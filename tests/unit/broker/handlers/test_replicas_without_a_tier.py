@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.replica import hosting
-from broker.replica.wanted import why_barred
+from broker.replica.target_replica import why_barred
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError

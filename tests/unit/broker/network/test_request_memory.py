@@ -31,7 +31,7 @@ class World:
         self.calls.append(call)
 
     def turn(self) -> None:
-        """One turn of the loop."""
+        """One iteration of the loop."""
         calls, self.calls = self.calls, []
         for call in calls:
             call()
@@ -231,4 +231,4 @@ def test_whatever_happens_the_bound_is_kept_and_all_are_served(seed: int) -> Non
         rng.choice([one for one in made if one.has]).end()
         world.all_turns()
     assert len(world.served) == len(made)
-    assert (world.memory.used_bytes, world.memory._held, world.memory._lines) == (0, {}, {})
+    assert (world.memory.used_bytes, world.memory._held, world.memory._queues) == (0, {}, {})

@@ -173,7 +173,7 @@ def machine_at(root: Path, dirs: int, dedicated: bool) -> Machine:
 
 
 def test_a_directory_that_left_the_configuration_is_missing(tmp_path: Path) -> None:
-    """Replicas of before the rule may lie in it: none of them is begun anew."""
+    """Replicas of before the rule may lie in it: none of them is begun again."""
     machine = machine_at(tmp_path, 2, True)
     assert not machine.is_missing_some
     left = machine.log_dirs.pop()

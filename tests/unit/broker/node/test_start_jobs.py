@@ -9,7 +9,7 @@ import pytest
 
 from broker.broker import Broker
 from broker.config.broker_config import BrokerConfig
-from broker.node.start_jobs import SAY_EVERY_MS, Count, StopMark, beside_the_loop
+from broker.node.start_jobs import LOG_EVERY_MS, Count, StopMark, beside_the_loop
 from local_log.errors import LoadStopped
 from runtime.disk import Buffer, Disk, OpenFile
 from runtime.executors import ThreadPool
@@ -110,7 +110,7 @@ def test_a_count_says_how_far_it_is_and_has_a_line_from_time_to_time(
         count.one_more()
         assert count.text() == "1 of 7 logs are closed"
         assert not caplog.messages
-        clock.advance(SAY_EVERY_MS)
+        clock.advance(LOG_EVERY_MS)
         count.one_more()
         count.one_more()
     assert caplog.messages == ["2 of 7 logs are closed"]

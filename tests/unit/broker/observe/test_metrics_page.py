@@ -18,7 +18,7 @@ AGE = "tidemark_remote_metrics_age_ms"
 
 
 class Scrape:
-    """A broker and its tier on a link that delivers one message a turn of the loop."""
+    """A broker and its tier on a link that delivers one message an iteration of the loop."""
 
     def __init__(self, tier_values: int = 3) -> None:
         self.clock, self.broker, self.tier = ManualClock(), Registry(), Registry()

@@ -212,11 +212,11 @@ async def test_a_report_waits_for_a_log_that_is_lent(tmp_path: Path) -> None:
     tier = Tier(tmp_path)
     partition = tier.world.replicas.require("orders", 0)
     partition.pause()
-    tier.log.loan.lend(truncates=True)
+    tier.log.lease.grant(truncates=True)
     tier.ask(LossFound(tier.topic_id, 0, LEADER_EPOCH, Loss.LOG_END))
     assert tier.answers == []
     partition.lead_on()
-    tier.log.loan.take_back()
+    tier.log.lease.take_back()
     assert partition.verdict is Loss.LOG_END
     assert tier.answers == [Ack()]
 

@@ -78,12 +78,12 @@ async def test_reads_are_counted_as_what_they_ended_with(tmp_path: Path) -> None
     tier._fetches.attach(hosted)
     for deadline_ms in (*[ports.clock.monotonic_ms() + 600_000] * 4, ports.clock.monotonic_ms()):
         tier.read(RemoteRead(b"t" * 16, "t", 0, 0, 100, True, False, deadline_ms, "a client"))
-    got, failed, no_room, left_out, late = reads.futures
+    got, failed, no_room, excluded, late = reads.futures
     got.set_result(RemoteFetched([memoryview(b"bytes")], 5))
     failed.set_exception(ReplicaNotAvailable("t-0"))
     no_room.set_result(RemoteFetched())
     late.set_result(RemoteFetched())
-    left_out.cancel()
+    excluded.cancel()
     await asyncio.sleep(0)
     counted = {name: one.total() for name, one in broker_counters(ports.metrics).items()}
     assert {name: one for name, one in counted.items() if name.startswith("remote_")} == {

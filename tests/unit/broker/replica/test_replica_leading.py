@@ -521,7 +521,7 @@ async def test_only_a_partition_that_is_flushed_is_asked_for_and_only_its_last_p
     await turns()
     assert [_topics(asked, world) for asked in controller.asked] == [["full"]]
     first = cluster.in_sync.proposal
-    world.change("t", isr=(1, 2))  # the image says something newer: it is proposed anew
+    world.change("t", isr=(1, 2))  # the image says something newer: it is proposed again
     cluster.after(LAG_MS + 1)
     assert cluster.in_sync.proposal not in (None, first)
     pool.release(1)

@@ -93,7 +93,7 @@ def test_all_hear_that_it_left_before_its_files_change_their_name(
     assert found(broker) == ["t-0"]
     (events,) = told
     assert [(one.topic, one.partition) for one in events.gone] == [("t", 0)]
-    assert (events.topics_gone, events.led, events.followed) == ((), (), ())
+    assert (events.topics_deleted, events.led, events.followed) == ((), (), ())
     pool.release()
     assert found(broker) == ["t-0-delete"]
 

@@ -310,7 +310,7 @@ async def test_a_defect_in_an_append_stops_its_partition_alone(
         assert pair.logs_are_equal("t", 1)
         assert "planted" in pair.fetchers.problems()[0]
         assert any(one.exc_info for one in caplog.records)
-        assert not log.loan.is_lent
+        assert not log.lease.is_leased
 
 
 async def test_lag_is_counted_until_the_leader_is_reached(tmp_path: Path) -> None:

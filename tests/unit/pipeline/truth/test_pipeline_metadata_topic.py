@@ -267,7 +267,7 @@ def test_a_log_that_begins_within_a_batch_is_read_from_that_record_on() -> None:
 
 
 def test_records_that_are_gone_before_they_were_read_are_not_passed_over() -> None:
-    """What was read before may mean another thing without them: all is read anew."""
+    """What was read before may mean another thing without them: all is read again."""
     broker = MetadataBroker()
     topic = topic_of(broker)
     copy(broker, ONE, 0)

@@ -7,7 +7,7 @@ from rlm.link.messages import (
     Stop,
     Unassign,
 )
-from rlm.maintenance.copy_policy import TURN_SEGMENTS_MAX
+from rlm.maintenance.copy_policy import PASS_SEGMENTS_MAX
 from rsm_plugins.testing import Operation
 from tests.support.tier.pair import NAMES, Pair, bytes_of
 
@@ -127,7 +127,7 @@ def test_passes_that_are_asked_for_continue_until_all_is_copied_and_try_a_store_
     pair: Pair,
 ) -> None:
     pair.storage.down = True
-    pair.log.fill(2 * TURN_SEGMENTS_MAX + 1)
+    pair.log.fill(2 * PASS_SEGMENTS_MAX + 1)
     pair.scheduler.advance(31_000)
     pair.pump()
     pair.storage.down = False

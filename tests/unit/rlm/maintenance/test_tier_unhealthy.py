@@ -106,7 +106,7 @@ def test_a_log_is_validated_also_while_deletions_hold_all_threads(pair: Pair) ->
     end = len(pair.metadata.log) - 1
     pair.metadata.lose(end)
     pair.pump()
-    assert len(pair.metadata.log) > end, "withdrawn, owned and validated anew"
+    assert len(pair.metadata.log) > end, "withdrawn, owned and validated again"
     assert pair.log.verdict is Validation.SOUND
 
 

@@ -58,7 +58,7 @@ def test_who_continues_after_a_slice_gets_whole_chunks_and_every_record_once(
     pair = make(tmp_path, segments=2, chunk_bytes=20_000, slice_bytes=1_000)
     offset, got = 333, list[int]()
     while offset < 1_000:
-        received = pair.read(offset, max_bytes=5_000, window_bytes=0)
+        received = pair.read(offset, max_bytes=5_000, read_ahead_bytes=0)
         got += [at for _, at in values_of(bytes_of(received))]
         assert isinstance(received.message, ReadAnswer)
         offset = received.message.next_offset

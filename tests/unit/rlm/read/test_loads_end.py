@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from rlm.read.chunk import DamagedChunkError
-from rlm.read.line import CALLS_MAX
 from rlm.read.loads import RETRY_MAX_MS, Loads, Wait
+from rlm.read.wait_queue import CALLS_MAX
 from runtime.scheduler import Timer
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.scheduler import ManualScheduler

@@ -10,7 +10,7 @@ from kafka_protocol.errors import ErrorCode
 from rlm.link.endpoint import Received
 from rlm.link.messages import OffsetForTimestamp, ReadAnswer, Released, TimestampAnswer
 from rlm.maintenance.claim import ClaimState
-from rlm.read.line import CALLS_MAX
+from rlm.read.wait_queue import CALLS_MAX
 from rlm.workers import READER_POOL
 from tests.support.tier.claiming import start
 from tests.support.tier.log_in_memory import PARTITION
@@ -158,14 +158,14 @@ def test_a_thousand_reads_that_find_no_thread_take_their_turns(pair: Pair) -> No
     pair.workers.held.add(READER_POOL)
     parked = park(pair, lambda number: number % SEGMENTS * RECORDS_EACH)
     looks = Looks(pair)
-    assert pair.reads.loads.waiting_for_room > PARKED / 2
+    assert pair.reads.loads.waiting_for_memory > PARKED / 2
     pass_time(pair, 1_000)
     assert looks.count <= 4
     pair.workers.held.clear()
     pair.pump()
     pass_time(pair, 200)
     assert all(bytes_of(each.result(0)) for each in parked)
-    assert pair.reads.loads.waiting_for_room == 0
+    assert pair.reads.loads.waiting_for_memory == 0
 
 
 def test_a_read_that_is_answered_waits_for_nothing_any_more(pair: Pair) -> None:
@@ -178,7 +178,7 @@ def test_a_read_that_is_answered_waits_for_nothing_any_more(pair: Pair) -> None:
         pair.pump()
         pass_time(pair, 60)
     loads = pair.reads.loads
-    assert loads.waiting_for_room == 0
+    assert loads.waiting_for_memory == 0
     waiters = [flight.waiters[number] for flight, number in loads._flights.values()]
     assert not any(waiters)
 
@@ -226,9 +226,9 @@ def test_a_read_without_memory_that_is_over_waits_no_longer(small: Pair) -> None
     for number in range(20):
         small.ask_to_read(number % (SEGMENTS - 1) * RECORDS_EACH + RECORDS_EACH, wait_ms=50)
     small.pump()
-    assert small.reads.loads.waiting_for_room > 0
+    assert small.reads.loads.waiting_for_memory > 0
     pass_time(small, 60)
-    assert small.reads.loads.waiting_for_room == 0
+    assert small.reads.loads.waiting_for_memory == 0
     assert bytes_of(held)
 
 

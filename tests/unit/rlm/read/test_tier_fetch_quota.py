@@ -11,7 +11,7 @@ import pytest
 from rlm.config import NO_LIMIT
 from rlm.link.endpoint import Received
 from rlm.link.messages import ReadAnswer, Reconfigure, Released
-from rlm.read.line import CALLS_MAX
+from rlm.read.wait_queue import CALLS_MAX
 from rlm.workers import READER_POOL
 from tests.support.tier.pair import Pair, bytes_of
 

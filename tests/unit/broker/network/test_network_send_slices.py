@@ -12,13 +12,13 @@ from broker.network.connection import Connection
 from broker.network.dispatch import Answer
 from broker.network.registry import RequestContext
 from broker.network.request_times import RequestTimes
-from broker.network.sender import PIECE_BYTES, TURN_BYTES, TURN_CALLS, Sender
+from broker.network.sender import PIECE_BYTES, SLICE_BYTES, SLICE_CALLS, Sender
 from runtime.disk import Disk, FileRegion, OpenFile
 from runtime.metrics import Registry
 from tests.support.worlds.network import Harness, frame, serving
 from tests.support.worlds.waiting import until
 
-REGIONS = 10 * TURN_CALLS
+REGIONS = 10 * SLICE_CALLS
 
 
 def answer(parts: list[object], size_bytes: int) -> Answer:
@@ -26,7 +26,7 @@ def answer(parts: list[object], size_bytes: int) -> Answer:
 
 
 class Counting(Disk):
-    """Notes in which turn of the loop each region was sent."""
+    """Notes in which iteration of the loop each region was sent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ async def test_an_answer_of_very_many_regions_is_sent_in_turns(wide: list[object
         client = await harness.connect()
         client.send(frame(correlation_id=7))
         assert await client.answer() == (7, b"-xy" * REGIONS)
-        assert max(disk.sent.values()) <= TURN_CALLS
+        assert max(disk.sent.values()) <= SLICE_CALLS
         assert connection_of(harness).is_idle
         assert not connection_of(harness)._outflow.is_waiting
 
@@ -85,7 +85,7 @@ async def test_another_connection_is_served_in_between(wide: list[object]) -> No
         busy.send(frame())
         assert await other.answer() == (0, b"other")
         assert await busy.answer() == (0, b"-xy" * REGIONS)
-        assert sent_before[0] <= 2 * TURN_CALLS
+        assert sent_before[0] <= 2 * SLICE_CALLS
 
 
 async def test_answers_that_come_at_once_are_one_turn_and_keep_their_order(
@@ -109,7 +109,7 @@ async def test_answers_that_come_at_once_are_one_turn_and_keep_their_order(
         for i in range(5):
             assert await client.answer() == (i, b"-xy" * REGIONS)
         assert await client.answer() == (5, b"end")
-        assert max(disk.sent.values()) <= TURN_CALLS
+        assert max(disk.sent.values()) <= SLICE_CALLS
 
 
 async def test_a_stop_sends_what_is_left(wide: list[object]) -> None:
@@ -154,16 +154,16 @@ def test_a_peer_that_reads_as_fast_as_we_send_gets_some_bytes_a_turn(tmp_path: P
 
     path = tmp_path / "data"
     path.touch()
-    size = 3 * TURN_BYTES
+    size = 3 * SLICE_BYTES
     sender = Sender(NoSocket(), NeverFull())  # type: ignore[arg-type]
     sender.add(answer([FileRegion(Disk().open_read(path), 0, size)], size))
     unsent = [size]
     while len(sender.queue):
         assert sender.send() is None
-        assert sender.turn_is_over == bool(len(sender.queue))
+        assert sender.slice_is_over == bool(len(sender.queue))
         unsent.append(sender.unsent_bytes)
     assert unsent[-1] == 0
-    assert max(b - a for b, a in pairwise(unsent)) <= TURN_BYTES + PIECE_BYTES
+    assert max(b - a for b, a in pairwise(unsent)) <= SLICE_BYTES + PIECE_BYTES
 
 
 def test_what_waits_in_memory_is_all_but_the_regions_of_files(tmp_path: Path) -> None:

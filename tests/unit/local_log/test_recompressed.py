@@ -25,7 +25,7 @@ def config_of(**settings):
     )
 
 
-def anew(batch, config):
+def again(batch, config):
     return opened(batch, read_header(batch), config, NOW_MS)
 
 
@@ -57,7 +57,9 @@ def test_the_bytes_are_those_of_the_library_at_the_topics_level(codec, level, by
         max_message_bytes=1 << 24,
         **{f"compression_{codec}_level": level},
     )
-    assert bytes(anew(plain, config)[HEADER_SIZE:]) == by_library(bytes(plain[HEADER_SIZE:]), level)
+    assert bytes(again(plain, config)[HEADER_SIZE:]) == by_library(
+        bytes(plain[HEADER_SIZE:]), level
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_the_bytes_are_those_of_the_library_at_the_topics_level(codec, level, by
 )
 def test_without_a_level_it_is_kafkas_default(codec, default, by_library):
     plain = build_batch([(NOW_MS, b"key", WORDS, [])])
-    built = anew(plain, config_of(compression_type=codec))
+    built = again(plain, config_of(compression_type=codec))
     assert bytes(built[HEADER_SIZE:]) == by_library(bytes(plain[HEADER_SIZE:]), default)
 
 
@@ -78,7 +80,7 @@ def test_records_of_several_pieces_are_the_same_in_any_codec(codec, target):
     ]
     options = {"producer_id": 7, "producer_epoch": 2, "base_sequence": 40, "is_transactional": True}
     batch = build_batch([*records, (NOW_MS, b"long", WORDS * 4, [])], codec=codec, **options)
-    built = anew(
+    built = again(
         batch,
         config_of(compression_type=target, cleanup_policy="compact", max_message_bytes=1 << 24),
     )
@@ -94,7 +96,7 @@ def test_the_largest_timestamp_is_that_of_the_records_whatever_the_header_says()
     batch = build_batch([(NOW_MS, b"k", b"v", []), (NOW_MS - 9, b"k", b"v", [])])
     struct.pack_into(">q", batch, 35, NOW_MS - 5)
     write_crc(batch, 0, len(batch))
-    assert read_header(anew(batch, config_of(compression_type="zstd"))).max_timestamp == NOW_MS
+    assert read_header(again(batch, config_of(compression_type="zstd"))).max_timestamp == NOW_MS
 
 
 def test_what_becomes_too_large_is_not_built_to_its_end():
@@ -102,7 +104,7 @@ def test_what_becomes_too_large_is_not_built_to_its_end():
     config = config_of(compression_type="uncompressed", max_message_bytes=1 << 20)
     tracemalloc.start()
     with pytest.raises(MessageTooLarge):
-        anew(batch, config)
+        again(batch, config)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 << 20

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from kafka_protocol.types import TopicPartition
 from local_log.manager.log_dirs import LogManager
-from local_log.manager.placement import WantedReplica
+from local_log.manager.placement import TargetReplica
 from metadata_topic.controller.directories import (
     NEVER_ASSIGNED,
     ReplicaId,
@@ -30,14 +30,14 @@ def why_barred(image: MetadataImage, topic: str, *, has_tier: bool) -> str:
     )
 
 
-def wanted_replica(
+def target_replica(
     image: MetadataImage,
     node_id: int,
     tp: TopicPartition,
     *,
     is_missing_some: bool,
     has_tier: bool,
-) -> WantedReplica | None:
+) -> TargetReplica | None:
     """Say what the metadata want under a name here; None if they know no such replica.
 
     Args:
@@ -65,13 +65,13 @@ def describe(
     partition: PartitionImage,
     *,
     is_missing_some: bool,
-) -> WantedReplica:
+) -> TargetReplica:
     """The same for a replica that is known to be this broker's."""
     broker = image.brokers.get(node_id)
     keeps_order = broker is not None and broker.directories_assigned_from >= 0 and can_assign(image)
     directory_id = partition.directory_of(node_id)
     is_lost = directory_id == DIRECTORY_LOST
-    return WantedReplica(
+    return TargetReplica(
         topic.id,
         index,
         None if is_lost or directory_id in NEVER_ASSIGNED else directory_id,

@@ -1,4 +1,4 @@
-"""Batches that a busy thread compresses anew: each record once, in the order in which it was sent.
+"""Batches that a busy thread compresses again: each record once, in the order in which it was sent.
 
 The pool is slow by what it is there for: the topic has a costly level of its codec, and other
 producers keep both threads busy with long batches.
@@ -16,7 +16,7 @@ from kafka_protocol.records.batch import Codec, iter_batches
 from tests.support.brokers.clients import read_all
 from tests.support.brokers.process import BrokerProcess, until
 
-TOPIC = "anew"
+TOPIC = "again"
 OTHERS = 3
 METRICS = "kafka_server_BrokerTopicMetrics_{}RequestsPerSec_total"
 COSTLY = {"compression.type": "zstd", "compression.zstd.level": "19"}

@@ -1,4 +1,4 @@
-"""How much of a change of many partitions one turn of the loop does."""
+"""How much of a change of many partitions one iteration of the loop does."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 
 from broker.replica import hosting, manager, reconfiguration
 from broker.replica.hosting import ReplicaEvents
-from broker.replica.wanted import found_replicas
+from broker.replica.target_replica import found_replicas
 from local_log.config import LogConfig
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.image.delta import MetadataDelta

@@ -17,7 +17,7 @@ READERS_MAX = 4_096
 """So many readers' ends are remembered; one that is forgotten counts as new."""
 
 STALE_MAX = 64
-"""Entries of readers that have left the line; more are cleared away with the next that leaves."""
+"""Entries of readers that have left the queue; more are cleared away with the next that leaves."""
 
 Item = TypeVar("Item")
 
@@ -27,7 +27,7 @@ CALLS_MAX = 32
 """So many are called at a time; then somebody else gets the thread."""
 
 
-class FairLine(Generic[Item]):
+class FairQueue(Generic[Item]):
     """Items of several readers; those of one reader keep their order.
 
     Start-time fair queueing: a reader's next item starts where its last one ended, counted in
@@ -112,21 +112,21 @@ class FairLine(Generic[Item]):
         self._listed.add(reader)
 
 
-class Line:
-    """One line. A waiter stands in it once, and is called once unless it joins again."""
+class WaitQueue:
+    """One queue. A waiter stands in it once, and is called once unless it joins again."""
 
-    __slots__ = ("_called", "_is_calling", "_is_due", "_line", "_readers", "_scheduler")
+    __slots__ = ("_called", "_is_calling", "_is_due", "_queue", "_readers", "_scheduler")
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self._line = FairLine[Waiter]()
+        self._queue = FairQueue[Waiter]()
         self._readers: dict[Waiter, str] = {}
         self._called: Waiter | None = None
         self._is_calling = self._is_due = False
 
     def __len__(self) -> int:
         """How many wait."""
-        return len(self._line)
+        return len(self._queue)
 
     def join(self, waiter: Waiter, reader: str = "") -> None:
         """Wait: at the end, or again at the front for one that is being called."""
@@ -134,15 +134,15 @@ class Line:
             return
         self._readers[waiter] = reader
         if waiter == self._called:
-            self._line.put_back(reader, waiter)
+            self._queue.put_back(reader, waiter)
         else:
-            self._line.add(reader, waiter)
+            self._queue.add(reader, waiter)
 
     def leave(self, waiter: Waiter) -> None:
         """Wait no longer; fine for one that does not."""
         reader = self._readers.pop(waiter, None)
         if reader is not None:
-            self._line.remove(reader, waiter)
+            self._queue.remove(reader, waiter)
 
     def call(self) -> None:
         """There is some of it: call them, until one comes back to wait."""
@@ -151,7 +151,7 @@ class Line:
         self._is_calling = True
         try:
             for _ in range(CALLS_MAX):
-                waiter = self._called = self._line.take()
+                waiter = self._called = self._queue.take()
                 if waiter is None:
                     break
                 del self._readers[waiter]

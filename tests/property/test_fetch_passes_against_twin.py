@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from broker.handlers.fetch import FetchHandler, FetchLimits
-from broker.replica.fetch_looks import FetchLooks
+from broker.replica.fetch_passes import FetchPasses
 from broker.replica.fetch_session import FetchContext
 from broker.replica.fetch_types import FetchParams
 from kafka_protocol.types import TopicPartition
@@ -34,19 +34,19 @@ ONE = len(batch(b"x"))
 class Naive(FetchHandler):
     """Looks at all partitions each time."""
 
-    def _looks(self, params: FetchParams, session: FetchContext) -> FetchLooks:
-        return FetchLooks(session, few=1 << 30)
+    def _looks(self, params: FetchParams, session: FetchContext) -> FetchPasses:
+        return FetchPasses(session, few=1 << 30)
 
 
 class Noting(FetchHandler):
     """Looks again only at what changed, however few partitions there are."""
 
-    def _looks(self, params: FetchParams, session: FetchContext) -> FetchLooks:
-        return FetchLooks(session, few=0)
+    def _looks(self, params: FetchParams, session: FetchContext) -> FetchPasses:
+        return FetchPasses(session, few=0)
 
 
 class Sliced(Noting):
-    """Takes turns of the loop where it looks at more than two partitions."""
+    """Takes iterations of the loop where it looks at more than two partitions."""
 
     slice_partitions = 2
 

@@ -22,7 +22,7 @@ NO_ANSWER = (OSError, asyncio.IncompleteReadError, TimeoutError)
 """What became of the request is not known."""
 
 
-class Talk:
+class NodeConnection:
     """One connection to one controller; opened by the first request."""
 
     def __init__(self, port: int) -> None:

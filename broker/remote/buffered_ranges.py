@@ -1,8 +1,8 @@
 """Remote batches that a reader will ask for next, held by the broker for a moment.
 
 The tier answers a reader that continues beyond what it asked for; the rest waits here under the
-offset at which the reader will come back. A window says nothing about what is true now: whoever
-takes one checks leadership, leader epoch and log start as for a fresh answer.
+offset at which the reader will come back. A buffered range says nothing about what is true now:
+whoever takes one checks leadership, leader epoch and log start as for a fresh answer.
 """
 
 from array import array
@@ -16,15 +16,15 @@ from runtime.clock import Clock
 from runtime.scheduler import Scheduler
 
 IDLE_MS = 2_000
-"""A window that nobody asked for gives the tier its memory back after this long."""
+"""A buffered range that nobody asked for gives the tier its memory back after this long."""
 
-WINDOWS_MAX = 256
+BUFFERED_RANGES_MAX = 256
 
 
 class Position(NamedTuple):
-    """Where a reader comes back. All of it must be equal for a window to serve it.
+    """Where a reader comes back. All of it must be equal for a buffered range to serve it.
 
-    Also the connection: what a window holds was lent to that one.
+    Also the connection: what a buffered range holds was leased to that one.
     """
 
     topic_id: bytes
@@ -49,15 +49,15 @@ def position_of(question: Read) -> Position:
     )
 
 
-class Window:
+class BufferedRange:
     """Whole batches from `position` on, consumed from the front.
 
     Attributes:
         position: where its reader comes back.
         has_aborted: the local log knows transactions that were aborted within it. That is final
-            when the window is made: all of it lies below the last stable offset.
-        local_start: of the log when the window was made; what became remote since is not looked
-            up locally any more.
+            when the buffered range is made: all of it lies below the last stable offset.
+        local_start: of the log when the buffered range was made; what became remote since is not
+            looked up locally any more.
         used_ms: when it was last taken from, on the monotonic clock.
     """
 
@@ -93,7 +93,7 @@ class Window:
         self._last_offsets.frombytes(answer.last_offsets)
 
     @property
-    def left_bytes(self) -> int:
+    def remaining_bytes(self) -> int:
         """Bytes that were not taken."""
         return self._ends[-1] - self._taken_end()
 
@@ -132,35 +132,35 @@ class Window:
         return parts
 
 
-class Windows:
-    """All windows of a broker, by the position at which their reader comes back."""
+class BufferedRanges:
+    """All buffered ranges of a broker, by the position at which their reader comes back."""
 
     def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
         self._clock, self._scheduler = clock, scheduler
-        self._windows: OrderedDict[Position, Window] = OrderedDict()
+        self._buffered: OrderedDict[Position, BufferedRange] = OrderedDict()
         self._armed = False
 
     def __len__(self) -> int:
-        """Windows held."""
-        return len(self._windows)
+        """Buffered ranges held."""
+        return len(self._buffered)
 
-    def pop(self, position: Position) -> Window | None:
-        """Take the window that begins at a position out."""
-        return self._windows.pop(position, None)
+    def pop(self, position: Position) -> BufferedRange | None:
+        """Take the buffered range that begins at a position out."""
+        return self._buffered.pop(position, None)
 
     def __contains__(self, position: Position) -> bool:
-        """Whether a window begins there."""
-        return position in self._windows
+        """Whether a buffered range begins there."""
+        return position in self._buffered
 
-    def put(self, window: Window) -> None:
-        """Hold a window until its reader comes back, or for `IDLE_MS`."""
-        if not window.left_bytes:
+    def put(self, buffered: BufferedRange) -> None:
+        """Hold a buffered range until its reader comes back, or for `IDLE_MS`."""
+        if not buffered.remaining_bytes:
             return
-        window.used_ms = self._clock.monotonic_ms()
-        self._windows.pop(window.position, None)
-        self._windows[window.position] = window
-        if len(self._windows) > WINDOWS_MAX:
-            self._windows.popitem(last=False)
+        buffered.used_ms = self._clock.monotonic_ms()
+        self._buffered.pop(buffered.position, None)
+        self._buffered[buffered.position] = buffered
+        if len(self._buffered) > BUFFERED_RANGES_MAX:
+            self._buffered.popitem(last=False)
         if not self._armed:
             self._armed = True
             self._scheduler.call_later(IDLE_MS // 2, self._sweep)
@@ -168,15 +168,15 @@ class Windows:
     def _sweep(self) -> None:
         self._armed = False
         limit_ms = self._clock.monotonic_ms() - IDLE_MS
-        while self._windows and next(iter(self._windows.values())).used_ms <= limit_ms:
-            self._windows.popitem(last=False)
-        if self._windows:
+        while self._buffered and next(iter(self._buffered.values())).used_ms <= limit_ms:
+            self._buffered.popitem(last=False)
+        if self._buffered:
             self._armed = True
             self._scheduler.call_later(IDLE_MS // 2, self._sweep)
 
     def clear(self) -> None:
         """Give everything back."""
-        self._windows.clear()
+        self._buffered.clear()
 
 
 class Expected:

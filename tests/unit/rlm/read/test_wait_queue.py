@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlm.read.line import CALLS_MAX, READERS_MAX, STALE_MAX, FairLine, Line
 from rlm.read.remote_store import Readiness
+from rlm.read.wait_queue import CALLS_MAX, READERS_MAX, STALE_MAX, FairQueue, WaitQueue
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.scheduler import ManualScheduler
 
@@ -16,7 +16,7 @@ from tests.support.sim.scheduler import ManualScheduler
 class World:
     def __init__(self) -> None:
         self.scheduler = ManualScheduler(ManualClock())
-        self.line = Line(self.scheduler)
+        self.line = WaitQueue(self.scheduler)
         self.called: list[int] = []
         self.room = 0
 
@@ -115,12 +115,12 @@ def test_a_partition_that_nobody_waits_for_keeps_no_line(world: World) -> None:
     assert readiness._lines == {}
 
 
-def taken(line: FairLine[str], count: int) -> str:
+def taken(line: FairQueue[str], count: int) -> str:
     return "".join(str(line.take()) for _ in range(count))
 
 
 def test_one_reader_is_served_in_order_and_an_empty_line_gives_nothing() -> None:
-    line = FairLine[str]()
+    line = FairQueue[str]()
     for item in "abc":
         line.add("one", item)
     assert len(line) == 3
@@ -130,7 +130,7 @@ def test_one_reader_is_served_in_order_and_an_empty_line_gives_nothing() -> None
 
 
 def test_a_reader_that_comes_new_is_served_within_a_round() -> None:
-    line = FairLine[str]()
+    line = FairQueue[str]()
     for item in "abcdefgh":
         line.add("many", item)
     assert taken(line, 3) == "abc"
@@ -140,7 +140,7 @@ def test_a_reader_that_comes_new_is_served_within_a_round() -> None:
 
 
 def test_silence_saves_nothing_up() -> None:
-    line = FairLine[str]()
+    line = FairQueue[str]()
     line.add("silent", "s")
     for item in "abcdef":
         line.add("busy", item)
@@ -153,7 +153,7 @@ def test_silence_saves_nothing_up() -> None:
 
 
 def test_a_reader_with_large_items_has_as_many_fewer() -> None:
-    line = FairLine[str]()
+    line = FairQueue[str]()
     for n in range(40):
         line.add("small", f"s{n}", 1)
         line.add("large", f"l{n}", 4)
@@ -161,7 +161,7 @@ def test_a_reader_with_large_items_has_as_many_fewer() -> None:
 
 
 def test_what_an_item_cost_beyond_what_was_said_counts_against_its_reader() -> None:
-    line = FairLine[str]()
+    line = FairQueue[str]()
     for item in "abc":
         line.add("one", item)
         line.add("two", item.upper())
@@ -171,7 +171,7 @@ def test_what_an_item_cost_beyond_what_was_said_counts_against_its_reader() -> N
 
 
 def test_who_leaves_without_having_been_served_keeps_its_turn() -> None:
-    line = FairLine[str]()
+    line = FairQueue[str]()
     for item in "abc":
         line.add("one", item)
     line.add("two", "x")
@@ -184,7 +184,7 @@ def test_who_leaves_without_having_been_served_keeps_its_turn() -> None:
 
 
 def test_readers_that_come_and_go_leave_nothing_behind() -> None:
-    line = FairLine[str]()
+    line = FairQueue[str]()
     for number in range(2 * READERS_MAX):
         line.add(str(number), "x")
         line.remove(str(number), "x")
@@ -202,7 +202,7 @@ def test_no_reader_that_waits_throughout_gets_less_than_others_by_more_than_one_
     items: list[tuple[int, int]],
 ) -> None:
     """Each is taken once, and what two waiting readers got differs by their largest items."""
-    line, costs = FairLine[int](), dict[int, tuple[int, int]]()
+    line, costs = FairQueue[int](), dict[int, tuple[int, int]]()
     for number, (reader, cost) in enumerate(items):
         line.add(str(reader), number, cost)
         costs[number] = (reader, cost)

@@ -85,7 +85,7 @@ def leading(epoch: int, leader_id: int) -> Standing:
     return Standing(epoch, leader_id, node_of(leader_id))
 
 
-class ToldCore:
+class ScriptedCore:
     """See the module.
 
     Attributes:

@@ -1,4 +1,7 @@
-"""Requests that are served in turns of the loop: nothing behind them on the connection is first."""
+"""Requests that are served in iterations of the loop.
+
+Nothing behind them on the connection is first.
+"""
 
 import asyncio
 import os
@@ -11,7 +14,7 @@ from broker.network.buffers import KEPT_BYTES_MAX
 from broker.network.registry import (
     KEPT_FRAME_BYTES,
     CloseConnection,
-    InTurn,
+    OrderedAnswer,
     RawHandler,
     RequestContext,
     own_body,
@@ -38,10 +41,10 @@ class Echo(RawHandler):
         start = bytes(frame[offset : offset + 8])
         self.served.append(start)
         if start.startswith(b"turns"):
-            return InTurn(partial(self._later, own_body(frame, offset)))
+            return OrderedAnswer(partial(self._later, own_body(frame, offset)))
         return [bytes(frame[offset:])]
 
-    async def _later(self, body: memoryview, _: InTurn) -> list[object]:
+    async def _later(self, body: memoryview, _: OrderedAnswer) -> list[object]:
         await self.gate.wait()
         if self.error is not None:
             raise self.error
@@ -98,14 +101,14 @@ class Parked(Echo):
         if self.served[-1].startswith(b"park"):
             self.parked.append(asyncio.get_running_loop().create_future())
             return self.parked[-1]
-        if type(answer) is InTurn:
+        if type(answer) is OrderedAnswer:
             answer.continues = self.continues
         return answer
 
-    async def _later(self, body: memoryview, in_turn: InTurn) -> list[object]:
+    async def _later(self, body: memoryview, in_order: OrderedAnswer) -> list[object]:
         self.begun += 1
         try:
-            return await super()._later(body, in_turn)
+            return await super()._later(body, in_order)
         finally:
             self.ended += 1
 
@@ -152,7 +155,7 @@ async def test_what_comes_after_a_failure_is_not_read_in_the_turn_that_was_waite
         await until(lambda: not memory.used_bytes)
         client.send(frame(b"never"))
         await client.writer.drain()
-        connection.take_turn(harness.server.clock.monotonic_ns())
+        connection.run_slice(harness.server.clock.monotonic_ns())
         handler.parked[0].set_result([b"first"])
         assert await client.answer() == (1, b"first")
         assert await client.is_closed()

@@ -1,4 +1,4 @@
-"""A thread appends to a lent log while another reads it, as the loop does."""
+"""A thread appends to a leased log while another reads it, as the loop does."""
 
 import sys
 from collections import deque
@@ -227,12 +227,12 @@ def test_reads_beside_a_real_thread_that_appends_see_whole_batches(tmp_path: Pat
     sys.setswitchinterval(1e-6)
     try:
         while follower.waiting:
-            follower.log.loan.lend(truncates=False)
+            follower.log.lease.grant(truncates=False)
             done = pool.submit(follower.append, 20)
             while not done.done():
                 follower.read()
             assert done.result().ended is Ended.ALL
-            follower.log.loan.take_back()
+            follower.log.lease.take_back()
             follower.log.update_high_watermark(follower.log.log_end_offset)
     finally:
         sys.setswitchinterval(before)
@@ -246,11 +246,11 @@ def test_producers_are_those_of_the_log_after_a_cut_on_a_pool_thread(tmp_path: P
     whole = b"".join(truth.batches[base] for base in sorted(truth.batches))
     log.append_batches(whole, now_ms=NOW_MS)
     end = sorted(truth.batches)[120]
-    log.loan.lend(truncates=True)
+    log.lease.grant(truncates=True)
     pool.submit(truncate_to, log, end).result(timeout=30)
-    log.loan.take_back()
+    log.lease.take_back()
     assert log.log_end_offset == end
-    assert not log.loan.is_lent
+    assert not log.lease.is_leased
     expected = open_log(tmp_path / "other")
     expected.append_batches(
         b"".join(truth.batches[base] for base in sorted(truth.batches) if base < end), now_ms=NOW_MS
@@ -271,23 +271,23 @@ def test_retention_waits_for_a_log_that_is_lent(tmp_path: Path) -> None:
         for _ in range(60):
             append(log)
         log.update_high_watermark(log.log_end_offset)
-    lent = logs[1]
-    lent.loan.lend(truncates=False)
+    leased = logs[1]
+    leased.lease.grant(truncates=False)
     ended: list[bool] = []
     manager.retention.run(logs, NOW_MS + 5000, ended=lambda: ended.append(True))
-    assert lent.log_start_offset == 0
-    lent.append_batches(batch_of(1, base_offset=60, leader_epoch=0), now_ms=NOW_MS)
-    lent.loan.take_back()
+    assert leased.log_start_offset == 0
+    leased.append_batches(batch_of(1, base_offset=60, leader_epoch=0), now_ms=NOW_MS)
+    leased.lease.take_back()
     assert ended == [True]
     assert [log.log_start_offset for log in logs] == [60, 48, 60]  # one record is not committed
-    assert lent.log_end_offset == 61
+    assert leased.log_end_offset == 61
 
 
 def test_log_closed_by_its_owner_is_passed_over_by_those_that_wait(tmp_path: Path) -> None:
     log, seen = filled(tmp_path), []
-    log.loan.lend(truncates=False)
-    log.loan.when_here(lambda: seen.append(log.health.is_closed))
-    log.loan.take_back()
+    log.lease.grant(truncates=False)
+    log.lease.when_here(lambda: seen.append(log.health.is_closed))
+    log.lease.take_back()
     log.close()
     assert seen == [False]
 

@@ -16,7 +16,7 @@ NEWCOMERS_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ConnectionBudget:
     """What the process may have open.
 
     Attributes:
@@ -48,7 +48,7 @@ class Room:
         """How many connections there may be, with what else is open now."""
         return max(self.shared - (open_count - connections), 0)
 
-    def places_to_free(self, open_count: int, turned_away: int) -> int:
+    def connections_to_close(self, open_count: int, turned_away: int) -> int:
         """How many connections should go.
 
         Args:

@@ -9,7 +9,7 @@ import pytest
 from rlmm.api import PartitionDeleteState
 from rlmm.testing import PARTITION, segment
 from rlmm.topic_based.removal_ports import StoreGate
-from rlmm.topic_based.remover import TURN_MS
+from rlmm.topic_based.remover import SLICE_MS
 from rsm_plugins.api import RetriableRemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from rsm_plugins.testing import Operation
@@ -86,7 +86,7 @@ def test_a_call_that_returns_as_it_is_found_hanging_leaves_nothing_out(setup: Se
 
 def test_a_slow_deletion_continues_by_turns(setup: Setup) -> None:
     deletion = Deletion(setup)
-    deletion.meanwhile = lambda: setup.clock.advance(TURN_MS // 2)
+    deletion.meanwhile = lambda: setup.clock.advance(SLICE_MS // 2)
     assert setup.remover.remove(PARTITION)
     assert deletion.begun == 2
     assert not setup.remover.remove(PARTITION)
@@ -98,7 +98,7 @@ def test_a_turn_does_one_segment_at_least_and_never_half_of_it(setup: Setup) -> 
     """Else a deletion that is slower than a turn would begin again for ever."""
     setup.clock.advance(COPY_MAX_MS + 1)
     deletion = Deletion(setup)
-    deletion.meanwhile = lambda: setup.clock.advance(2 * TURN_MS)
+    deletion.meanwhile = lambda: setup.clock.advance(2 * SLICE_MS)
     turns = 1
     while setup.remover.remove(PARTITION):
         turns += 1
@@ -111,7 +111,7 @@ def test_an_image_that_comes_late_does_not_use_up_the_turn(setup: Setup) -> None
     setup.remover.look()
 
     def late() -> object:
-        setup.clock.advance(2 * TURN_MS)
+        setup.clock.advance(2 * SLICE_MS)
         return image()
 
     setup.clock.advance(2_000)

@@ -11,8 +11,8 @@ from broker.coordinator.group.decision import (
     CancelTimer,
     Decision,
     GroupRecord,
+    MemoryBudget,
     Now,
-    Room,
     SetTimer,
     Ticket,
     TimerKey,
@@ -65,13 +65,13 @@ class Totals:
 
 
 @dataclass(slots=True)
-class Turn:
+class DecisionBuilder:
     """One decision in the making."""
 
     limits: GroupLimits
     now: Now
     totals: Totals
-    room: Room = field(default_factory=Room)
+    budget: MemoryBudget = field(default_factory=MemoryBudget)
     records: list[GroupRecord] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     timers: list[SetTimer | CancelTimer] = field(default_factory=list)
@@ -105,20 +105,20 @@ class Turn:
     # Memory.
 
     def begin_group(self, size_bytes: int) -> None:
-        """What this turn takes from now on is of a group that is not there yet."""
-        self._is_new, self._left = True, self.room.left(is_new=True) - size_bytes
+        """What this decision takes from now on is of a group that is not there yet."""
+        self._is_new, self._left = True, self.budget.left(is_new=True) - size_bytes
 
     def takes(self, more_bytes: int) -> bool:
-        """Whether memory is left for what is to be kept on top of what this turn took before.
+        """Whether memory is left for what is to be kept on top of what this decision took before.
 
         If so, it is taken.
         """
         if self._left is None:
-            self._left = self.room.left(is_new=False)
+            self._left = self.budget.left(is_new=False)
         if more_bytes > self._left:
             if not self._is_refused:
                 self._is_refused = True
-                self.room.on_refused(self._is_new)
+                self.budget.on_refused(self._is_new)
             return False
         self._left -= more_bytes
         return True
@@ -128,10 +128,10 @@ class Turn:
     def keep_alive(
         self, group: ClassicGroup, member: Member, timeout_ms: int | None = None
     ) -> None:
-        """Begin a member's session anew.
+        """Begin a member's session again.
 
         Its timer is set only where there is none or where it would come too late: one that comes
-        early is set anew when it fires. So heartbeats make no traffic of timers.
+        early is set again when it fires. So heartbeats make no traffic of timers.
         """
         timeout = member.timeouts.session_ms if timeout_ms is None else timeout_ms
         member.deadline_ms = self.now.monotonic_ms + timeout

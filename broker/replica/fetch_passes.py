@@ -1,15 +1,15 @@
-"""The looks that one fetch takes at its partitions until it is answered.
+"""The passes of one fetch over its partitions until it is answered.
 
-The first look is at the partitions that may have news for the client, later ones at those that were
-noted meanwhile or did not lie at their end. What is left out would be read as before, and brings
-neither bytes nor errors: so the answer is that of a look at all partitions, with one exception: a
-partition that is only in the remote tier shares the byte budget with those that are looked at.
+The first pass reads the partitions that may have news for the client, later ones those that were
+noted meanwhile or did not lie at their end. What is excluded would be read as before, and brings
+neither bytes nor errors: so the answer is that of a pass over all partitions, with one exception: a
+partition that is only in the remote tier shares the byte budget with those that are read.
 """
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
-from broker.replica.fetch_session import FetchContext, turn_of
+from broker.replica.fetch_session import FetchContext, order_of
 from broker.replica.fetch_types import FetchPartition, PartitionRead
 from runtime.work import Steps
 
@@ -18,23 +18,23 @@ FEW_PARTITIONS = 16
 SLICE_PARTITIONS = 500
 """After so many the loop may serve somebody else."""
 
-_turn_of_read = attrgetter("fetch.turn")
+_order_of_read = attrgetter("fetch.order")
 
 
-class FetchLooks:
+class FetchPasses:
     """What one fetch has seen of its partitions.
 
     Args:
         context: the fetch.
-        few: so many partitions are looked at again as a whole, which costs less than to note them.
+        few: so many partitions are read again as a whole, which costs less than to note them.
     """
 
     __slots__ = (
         "_is_over",
         "_is_parked",
         "_is_watching",
-        "_looks_at_all",
         "_reads",
+        "_reads_all",
         "_restless",
         "_seen",
         "context",
@@ -42,27 +42,27 @@ class FetchLooks:
 
     def __init__(self, context: FetchContext, *, few: int = FEW_PARTITIONS) -> None:
         self.context = context
-        self._looks_at_all = context.count <= few
+        self._reads_all = context.count <= few
         self._is_parked = self._is_over = False
         self._is_watching = context.has_session  # all that was read
-        self._reads: list[PartitionRead] = []  # of the first look
+        self._reads: list[PartitionRead] = []  # of the first pass
         self._seen: dict[FetchPartition, PartitionRead] = {}  # once parked: the newest of each
         self._restless: set[FetchPartition] = set()  # once parked: those not at their end
 
     def due(self) -> Sequence[FetchPartition]:
         """What to read now, in the order of the fetch."""
         context = self.context
-        if self._looks_at_all:
+        if self._reads_all:
             if self._is_parked:
                 context.noted()
                 self._reads = []
             return context.all_partitions()
         if not self._is_parked:
             return context.partitions
-        return sorted(self._restless | context.noted(), key=turn_of)
+        return sorted(self._restless | context.noted(), key=order_of)
 
     def take(self, reads: Sequence[PartitionRead], *, watches: bool = False) -> None:
-        """Take what was read in this turn of the loop.
+        """Take what was read in this iteration of the loop.
 
         Args:
             reads: in the order of the fetch.
@@ -72,9 +72,9 @@ class FetchLooks:
         self._is_watching |= watches or self._is_parked
         if self._is_watching:
             self._watch(reads)
-        if not self._looks_at_all and (watches or self._is_parked):
+        if not self._reads_all and (watches or self._is_parked):
             self._note(reads)
-        if self._is_parked and not self._looks_at_all:
+        if self._is_parked and not self._reads_all:
             return
         if self._reads:
             self._reads += reads
@@ -82,15 +82,15 @@ class FetchLooks:
             self._reads = list(reads)
 
     def park(self) -> None:
-        """The fetch waits from now on: later looks are at what has changed."""
+        """The fetch waits from now on: later passes read what has changed."""
         if not self._is_watching:
             self._watch(self._reads)
-        if not self._looks_at_all and not self._seen:
+        if not self._reads_all and not self._seen:
             self._note(self._reads)
         self._is_parked = True
 
     def begin_again(self) -> None:
-        """Forget the first look, which could not be taken whole."""
+        """Forget the first pass, which could not be taken whole."""
         self._reads, self._seen, self._restless = [], {}, set()
 
     def _watch(self, reads: Sequence[PartitionRead]) -> None:
@@ -117,8 +117,8 @@ class FetchLooks:
         reads: Sequence[PartitionRead] = self._reads
         if self._seen:
             reads = list(self._seen.values())
-            if len(reads) > len(self._reads):  # some were not in the first look
-                reads = sorted(reads, key=_turn_of_read)
+            if len(reads) > len(self._reads):  # some were not in the first pass
+                reads = sorted(reads, key=_order_of_read)
         for first in range(0, len(reads), SLICE_PARTITIONS):
             if first:
                 yield
@@ -129,13 +129,13 @@ class FetchLooks:
         return chosen
 
     def leave(self) -> None:
-        """Call it at the end: what was not answered must be looked at by the next fetch."""
+        """Call it at the end: what was not answered must be read by the next fetch."""
         if not self._is_over:
             self._is_over = True
-            looked_at: Iterable[FetchPartition] = (read.fetch for read in self._reads)
-            if self._looks_at_all and self._is_parked:  # perhaps in the middle of a look
-                looked_at = self.context.all_partitions()
-            self.context.end([*self._seen, *looked_at])
+            to_read: Iterable[FetchPartition] = (read.fetch for read in self._reads)
+            if self._reads_all and self._is_parked:  # perhaps in the middle of a pass
+                to_read = self.context.all_partitions()
+            self.context.end([*self._seen, *to_read])
             self._forget()
 
     def _forget(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from broker.network.limits import NetworkLimits
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.network.server import SWEEP_MS
-from broker.network.turns import LINES_NS, TURN_NS, Turns
+from broker.network.time_slices import QUEUES_NS, SLICE_NS, TimeSlices
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.schema import Versions
@@ -19,13 +19,13 @@ from tests.support.worlds.network import frame, serving
 from tests.support.worlds.waiting import until
 
 COST_MS = 2
-assert TURN_NS <= COST_MS * 1_000_000, "a turn is over after one request"
-AT_ONCE = LINES_NS // (COST_MS * 1_000_000)
+assert SLICE_NS <= COST_MS * 1_000_000, "a time slice is over after one request"
+AT_ONCE = QUEUES_NS // (COST_MS * 1_000_000)
 """Requests that are served of those in line before the loop looks for newcomers."""
 
 
 class Costly:
-    """Serves requests that take their time, and notes in which turn of the loop each was served."""
+    """Serves requests that take long, and notes in which iteration of the loop each was served."""
 
     def __init__(self) -> None:
         self.advance: Callable[[int], None] = lambda _: None
@@ -80,7 +80,7 @@ async def test_another_connection_of_the_address_is_served_in_between() -> None:
 
 @pytest.mark.parametrize("addresses", [1, 30])
 async def test_a_newcomer_waits_for_little_whoever_is_busy(addresses: int) -> None:
-    """Not until each of 30 busy connections, of one address or of as many, has had its turn."""
+    """Not until each of 30 busy connections, of one address or of many, has had its slice."""
     costly = Costly()
     async with serving(costly) as harness:
         costly.advance = harness.advance
@@ -156,14 +156,19 @@ async def test_requests_that_cost_nothing_are_served_in_one_turn() -> None:
 
 
 class Member:
-    """Stands in line again until it has had so many turns; fails in its first, if it is broken."""
+    """Waits in the queue again until it has had so many turns.
 
-    def __init__(self, turns: Turns, address: str, count: int, *, is_broken: bool = False) -> None:
+    Fails in its first, if it is broken.
+    """
+
+    def __init__(
+        self, turns: TimeSlices, address: str, count: int, *, is_broken: bool = False
+    ) -> None:
         self.turns, self.account, self.left = turns, turns.account(address), count
         self.is_broken, self.failed = is_broken, list[Exception]()
         turns.join(self)
 
-    def take_turn(self, now_ns: int) -> None:
+    def run_slice(self, now_ns: int) -> None:
         if self.is_broken:
             raise ValueError("broken")
         self.left -= 1
@@ -176,7 +181,7 @@ class Member:
 
 def test_a_connection_that_fails_in_its_turn_ends_and_the_others_have_theirs() -> None:
     calls: list[Callable[[], None]] = []
-    turns = Turns(ManualClock(), calls.append)
+    turns = TimeSlices(ManualClock(), calls.append)
     broken = [Member(turns, address, 1, is_broken=True) for address in ("a", "b")]
     others = [Member(turns, address, 3) for address in ("a", "b", "c")]
     while calls:
@@ -337,7 +342,7 @@ async def test_what_the_connections_of_an_address_use_is_added_up() -> None:
             each.send(frames(1))
         for each in clients:
             assert await each.answer() == (0, body(0))
-        assert max(costly.turns.values()) <= 2 + LINES_NS // 1_000_000
+        assert max(costly.turns.values()) <= 2 + QUEUES_NS // 1_000_000
 
 
 async def test_a_request_that_waits_for_our_turn_is_not_too_slow() -> None:
@@ -346,7 +351,7 @@ async def test_a_request_that_waits_for_our_turn_is_not_too_slow() -> None:
         client.send(frames(1)[:6])
         (connection,) = harness.server._connections
         await until(lambda: len(connection._head) == 6)
-        harness.server.turns.join(connection)
+        harness.server.slices.join(connection)
         harness.advance(1_000 + SWEEP_MS)
         assert not connection.closed
         client.send(frames(1)[6:])

@@ -1,12 +1,12 @@
-"""Who is served next, and when nobody has to wait: the lines alone; no sockets."""
+"""Who is served next, and when nobody has to wait: the queues alone; no sockets."""
 
 from collections.abc import Callable
 
-from broker.network.turns import LINES_NS, TURN_NS, Account, Turns
+from broker.network.time_slices import QUEUES_NS, SLICE_NS, Account, TimeSlices
 from tests.support.sim.clock import ManualClock
 
-TURN_MS = TURN_NS // 1_000_000
-AT_ONCE = LINES_NS // TURN_NS
+TURN_MS = SLICE_NS // 1_000_000
+AT_ONCE = QUEUES_NS // SLICE_NS
 """Turns before the loop looks for newcomers."""
 
 
@@ -16,17 +16,17 @@ class World:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.calls: list[Callable[[], None]] = []
-        self.turns = Turns(self.clock, self.calls.append)
+        self.turns = TimeSlices(self.clock, self.calls.append)
         self.served: list[str] = []
 
     def turn(self) -> None:
-        """One turn of the loop."""
+        """One iteration of the loop."""
         calls, self.calls[:] = list(self.calls), []
         for call in calls:
             call()
 
     def join(self, *names: str, cost_ms: int = 0) -> list["Connection"]:
-        """Connections "address/number", which stand in line in this order."""
+        """Connections "address/number", which wait in the queue in this order."""
         made = [Connection(self, name, cost_ms) for name in names]
         for one in made:
             self.turns.join(one)
@@ -34,13 +34,13 @@ class World:
 
 
 class Connection:
-    """Is done after one turn, which takes its time."""
+    """Is done after one time slice, which takes its time."""
 
     def __init__(self, world: World, name: str, cost_ms: int) -> None:
         self.world, self.name, self.cost_ms = world, name, cost_ms
         self.account: Account = world.turns.account(name.partition("/")[0])
 
-    def take_turn(self, now_ns: int) -> None:
+    def run_slice(self, now_ns: int) -> None:
         assert now_ns == self.world.clock.monotonic_ns()
         self.world.served.append(self.name)
         self.world.clock.advance(self.cost_ms)
@@ -87,7 +87,7 @@ def test_a_connection_that_closed_is_not_served() -> None:
 def test_an_address_that_has_had_its_turn_begins_anew_in_the_next_one() -> None:
     world = World()
     account = world.turns.account("a")
-    account.used_ns = 2 * TURN_NS
+    account.used_ns = 2 * SLICE_NS
     world.turns.end(account)
     assert account.is_over
     world.turn()
@@ -97,7 +97,7 @@ def test_an_address_that_has_had_its_turn_begins_anew_in_the_next_one() -> None:
 def test_an_address_with_connections_in_line_waits_also_when_its_turn_begins_anew() -> None:
     """A newcomer of it would else be served before those, each time."""
     world = World()
-    world.join(*(f"b/{n}" for n in range(AT_ONCE)), cost_ms=LINES_NS // 1_000_000)
+    world.join(*(f"b/{n}" for n in range(AT_ONCE)), cost_ms=QUEUES_NS // 1_000_000)
     one, *_ = world.join("a/1", "a/2", cost_ms=TURN_MS)
     world.turns.end(one.account)
     world.turn()

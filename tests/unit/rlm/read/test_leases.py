@@ -1,4 +1,4 @@
-"""What is lent of the chunk cache leaves room for loads, and something for every connection."""
+"""What is leased of the chunk cache leaves room for loads, and something for every connection."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from kafka_protocol.errors import ErrorCode
 from rlm.link.endpoint import Received
 from rlm.link.messages import ReadAnswer, Released
 from rlm.read.chunk import BatchTable, Chunk
-from rlm.read.lending import LENT_SHARE, Lending, Verdict
+from rlm.read.leases import LEASED_SHARE, Leases, Verdict
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.scheduler import ManualScheduler
 from tests.support.tier.log_in_memory import values_of
@@ -65,13 +65,13 @@ def test_64_connections_that_give_nothing_back_do_not_stop_another(pair: Pair) -
     before = [bytes_of(each) for each in held]
     for _ in read_through(pair, "good"):
         chunks = pair.reads.chunks
-        assert chunks.held_bytes <= CACHE_BYTES * LENT_SHARE
+        assert chunks.held_bytes <= CACHE_BYTES * LEASED_SHARE
         assert chunks.total_bytes <= CACHE_BYTES
     assert [bytes_of(each) for each in held] == before
-    assert pair.reads.lending.copied_bytes > 0
+    assert pair.reads.leases.copied_bytes > 0
     give_back(pair, *held)
-    assert (pair.reads.chunks.held_bytes, pair.reads.lending.copied_bytes) == (0, 0)
-    assert len(pair.reads.lending) == 0
+    assert (pair.reads.chunks.held_bytes, pair.reads.leases.copied_bytes) == (0, 0)
+    assert len(pair.reads.leases) == 0
 
 
 def test_one_connection_holds_no_more_than_its_share(pair: Pair) -> None:
@@ -80,7 +80,7 @@ def test_one_connection_holds_no_more_than_its_share(pair: Pair) -> None:
     for number in range(1, 20):
         answers.append(pair.read(segment(number), holder="one", wait_ms=50))
         held += len(bytes_of(answers[-1]))
-    assert 0 < held <= CACHE_BYTES * LENT_SHARE / 10 + 2 * 400
+    assert 0 < held <= CACHE_BYTES * LEASED_SHARE / 10 + 2 * 400
     refused = [each for each in answers if not bytes_of(each)]
     assert refused
     assert {error_of(each) for each in refused} == {ErrorCode.NONE}
@@ -127,7 +127,7 @@ def test_a_copy_is_of_a_few_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     pair = filled(tmp_path)
     for number in range(SEGMENTS):
         pair.read(segment(number), holder=f"slow {number}", wait_ms=50)
-    free = range(SEGMENTS - 8, SEGMENTS)  # of these nothing is lent
+    free = range(SEGMENTS - 8, SEGMENTS)  # of these nothing is leased
     copies = [pair.read(segment(n), holder=f"late {n}") for n in free]
     assert 0 < max(len(bytes_of(each)) for each in copies) <= 150
     wanted = {(1, segment(n)) for n in free}
@@ -148,15 +148,15 @@ def test_no_window_takes_more_than_half_of_a_share(tmp_path: Path) -> None:
         pair.read(59, holder=f"other {number}")
     sizes, offset = list[int](), 0
     while offset < 50:
-        received = pair.read(offset, 100, holder="one", window_bytes=CACHE_BYTES)
+        received = pair.read(offset, 100, holder="one", read_ahead_bytes=CACHE_BYTES)
         assert isinstance(received.message, ReadAnswer)
         sizes.append(len(bytes_of(received)))
         give_back(pair, received)
         offset = received.message.next_offset
-    assert 200 < max(sizes) <= CACHE_BYTES * LENT_SHARE / 4 / 2
+    assert 200 < max(sizes) <= CACHE_BYTES * LEASED_SHARE / 4 / 2
 
 
-LENT_BYTES = int(CACHE_BYTES * LENT_SHARE)
+LENT_BYTES = int(CACHE_BYTES * LEASED_SHARE)
 
 
 class Chunks:
@@ -179,34 +179,34 @@ def chunk(token: int, size_bytes: int) -> Chunk:
 
 
 @pytest.fixture
-def lending() -> Lending:
+def leases() -> Leases:
     chunks: Any = Chunks()
-    return Lending(chunks, CACHE_BYTES, ManualScheduler(ManualClock()))
+    return Leases(chunks, CACHE_BYTES, ManualScheduler(ManualClock()))
 
 
-def test_a_chunk_that_is_lent_to_a_connection_again_counts_once(lending: Lending) -> None:
+def test_a_chunk_that_is_lent_to_a_connection_again_counts_once(leases: Leases) -> None:
     lent = chunk(1, 1_000)
-    tokens = [lending.lend("one", lent) for _ in range(3)]
+    tokens = [leases.lease("one", lent) for _ in range(3)]
     for token in tokens[:2]:
-        assert lending.room("one") == LENT_BYTES - 1_000
-        lending.released([token])
-    assert lending.room("one") == LENT_BYTES - 1_000
-    lending.released(tokens[2:])
-    assert (lending.room("one"), len(lending)) == (LENT_BYTES, 0)
+        assert leases.free_bytes("one") == LENT_BYTES - 1_000
+        leases.released([token])
+    assert leases.free_bytes("one") == LENT_BYTES - 1_000
+    leases.released(tokens[2:])
+    assert (leases.free_bytes("one"), len(leases)) == (LENT_BYTES, 0)
 
 
-def test_a_copy_that_was_given_back_leaves_the_share_of_its_connection(lending: Lending) -> None:
-    copy = lending.lend_copy("one", 2_000)
-    lending.lend("one", chunk(1, 1_000))
-    assert lending.room("one") == LENT_BYTES - 3_000
-    lending.released([copy, copy])
-    assert lending.room("one") == LENT_BYTES - 1_000
-    assert lending.copied_bytes == 0
+def test_a_copy_that_was_given_back_leaves_the_share_of_its_connection(leases: Leases) -> None:
+    copy = leases.lease_copy("one", 2_000)
+    leases.lease("one", chunk(1, 1_000))
+    assert leases.free_bytes("one") == LENT_BYTES - 3_000
+    leases.released([copy, copy])
+    assert leases.free_bytes("one") == LENT_BYTES - 1_000
+    assert leases.copied_bytes == 0
 
 
-def test_a_chunk_that_another_connection_holds_costs_nothing_more(lending: Lending) -> None:
+def test_a_chunk_that_another_connection_holds_costs_nothing_more(leases: Leases) -> None:
     lent = chunk(1, LENT_BYTES)
-    assert lending.verdict("one", lent) is Verdict.LEND
-    lending.lend("one", lent)
-    assert lending.verdict("two", lent) is Verdict.LEND
-    assert lending.verdict("two", chunk(2, 1)) is Verdict.COPY
+    assert leases.verdict("one", lent) is Verdict.LEASE
+    leases.lease("one", lent)
+    assert leases.verdict("two", lent) is Verdict.LEASE
+    assert leases.verdict("two", chunk(2, 1)) is Verdict.COPY

@@ -4,8 +4,8 @@ import asyncio
 from array import array
 from typing import Any
 
+from broker.remote.buffered_ranges import IDLE_MS, BufferedRange, Position
 from broker.remote.reads import RemoteRead
-from broker.remote.windows import IDLE_MS, Position, Window
 from kafka_protocol.errors import ErrorCode
 from rlm.link.messages import ReadAnswer, Region, Released
 from runtime.disk import Disk
@@ -21,10 +21,10 @@ def table(count: int, first: int = 10) -> dict[str, bytes]:
     }
 
 
-def window(*regions: bytes) -> Window:
+def buffered(*regions: bytes) -> BufferedRange:
     answer = ReadAnswer(TOPIC_ID, 0, 4, **table(sum(map(len, regions)) // 10))
     position = Position(TOPIC_ID, 0, 4, 10, 1, False, "one")
-    return Window(position, answer, [memoryview(each) for each in regions])
+    return BufferedRange(position, answer, [memoryview(each) for each in regions])
 
 
 def joined(parts: list[Any]) -> bytes:
@@ -75,17 +75,17 @@ async def settle() -> None:
 
 
 def test_batches_are_taken_in_order_over_the_borders_of_regions() -> None:
-    held = window(DATA[:40], DATA[40:])
+    held = buffered(DATA[:40], DATA[40:])
     assert joined(held.take(35, min_one_batch=False)) == DATA[:30]
     assert held.position.offset == 19
     assert joined(held.take(40, min_one_batch=False)) == DATA[30:70]
     assert held.position.offset == 31
-    assert (held.left_bytes, held.end_offset) == (30, 40)
+    assert (held.remaining_bytes, held.end_offset) == (30, 40)
     assert held.take(9, min_one_batch=False) == []
     assert joined(held.take(9, min_one_batch=True)) == DATA[70:80]
     assert joined(held.take(1_000, min_one_batch=False)) == DATA[80:]
     assert held.take(1_000, min_one_batch=True) == []
-    assert held.left_bytes == 0
+    assert held.remaining_bytes == 0
 
 
 async def test_the_next_reads_are_served_at_once_and_without_a_question() -> None:
