@@ -39,7 +39,7 @@ class GroupMemory(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World(GroupLimits(initial_rebalance_delay_ms=0))
-        self.world.room.most = self.high = max(BOUNDS)
+        self.world.budget.most = self.high = max(BOUNDS)
         self.written = 10**6
 
     @property
@@ -54,7 +54,7 @@ class GroupMemory(RuleBasedStateMachine):
 
     @rule(bound=st.sampled_from(BOUNDS))
     def the_bound_is_another(self, bound: int) -> None:
-        self.world.room.most = bound
+        self.world.budget.most = bound
 
     @rule(group=names, size=sizes, version=st.sampled_from([3, 9]))
     def join(self, group: str, size: int, version: int) -> None:

@@ -445,7 +445,7 @@ class _Done:
 def _change_of(replica: Replica, state: Leader, which: int) -> Request:
     """What a leader is asked: static voters come into the log before any other change."""
     if replica.history.latest.kraft_version == 0:
-        state.told = {one.key.id: one for one in voters_of(replica.voters.ids).voters}
+        state.reported = {one.key.id: one for one in voters_of(replica.voters.ids).voters}
         for voter, progress in state.voters.items():
             progress.directory_id = key_of(voter.id).directory_id  # it has fetched, and just now
             progress.last_fetch_ms = replica.now_ms
