@@ -195,7 +195,7 @@ def test_loads_beyond_the_bound_wait_and_reserve_nothing() -> None:
     assert waits == [Wait.LOADING] * 3 + [Wait.FULL] * 2
     assert [one.reserved for one in asked] == [1, 1, 1, 0, 0]
     assert all_loads.in_flight == 3
-    assert not all_loads.has_room()  # nothing is loaded ahead of anybody then
+    assert not all_loads.has_capacity()  # nothing is loaded ahead of anybody then
 
 
 def test_the_times_of_few_appends_are_kept() -> None:

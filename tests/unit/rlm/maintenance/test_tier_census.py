@@ -39,7 +39,7 @@ class Scene:
         self.asked.append(tip.partition)
         return tip.partition % 2 == 0
 
-    def priority(self) -> int:
+    def turn(self) -> int:
         """How many partitions the next turn looks at."""
         before = len(self.asked)
         timers = self.scheduler._queue
@@ -54,7 +54,7 @@ def test_a_turn_looks_at_a_slice_and_the_last_tells_all() -> None:
     assert len(scene.asked) == SLICE_PARTITIONS
     scene.census.take(scene.found.append)  # one at a time
     assert len(scene.asked) == SLICE_PARTITIONS
-    turns = [scene.priority() for _ in range(3)]
+    turns = [scene.turn() for _ in range(3)]
     assert turns == [SLICE_PARTITIONS, SLICE_PARTITIONS, 1]
     (found,) = scene.found
     assert (found.assigned, found.ready) == (COUNT, COUNT // 2 + 1)
@@ -66,7 +66,7 @@ def test_what_goes_between_two_turns_is_not_counted() -> None:
     scene = Scene(SLICE_PARTITIONS + 2)
     scene.census.take(scene.found.append)
     del scene.partitions[TOPIC_ID, SLICE_PARTITIONS]
-    scene.priority()
+    scene.turn()
     assert scene.found[0].assigned == SLICE_PARTITIONS + 1
 
 

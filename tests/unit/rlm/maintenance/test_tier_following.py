@@ -132,7 +132,7 @@ def test_no_thread_waits_for_the_topic_and_one_that_is_late_is_unhealthy(
 
         patched.setattr(pair.metadata, "catch_up", catch_up)
         follow(pair)
-        assert pair.workers.priority() == 0
+        assert pair.workers.turn() == 0
         assert pair.reasons() == []
         for _ in range(10):
             interval(pair)

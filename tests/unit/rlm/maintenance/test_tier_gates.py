@@ -49,7 +49,7 @@ def hang_next_look(pair: Pair, meanwhile: Callable[[Callable[[], int | None]], i
 def outlast_the_limit(pair: Pair) -> None:
     """The call that runs is given up."""
     pair.scheduler.advance(1_500)
-    pair.workers.priority()
+    pair.workers.turn()
 
 
 def claimed_by_another(pair: Pair) -> None:
@@ -57,7 +57,7 @@ def claimed_by_another(pair: Pair) -> None:
     put_claim(pair, LATER)
     pair.workers.held.add("post")
     pair.tier.claim.take()
-    pair.workers.priority()
+    pair.workers.turn()
 
 
 def told(pair: Pair) -> None:
@@ -185,7 +185,7 @@ def test_no_barrier_that_is_on_its_way_is_written_after_the_refusal(root: Path) 
     claimed_by_another(pair)
     pair.workers.held.add("rlm-validation")  # the broker is not told yet
     pair.workers.held.discard("post")
-    pair.workers.priority()
+    pair.workers.turn()
     assert follows.count == 1
 
 
@@ -258,8 +258,7 @@ def test_a_claim_taken_beside_a_hung_call_that_finds_a_later_one_opens_nothing(
         outlast_the_limit(pair)
         pair.workers.held.add("post")
         pair.scheduler.advance(FIRST_ANSWER_MS)
-        # the next try claims, and the tier's thread does not know of it yet
-        pair.workers.priority()
+        pair.workers.turn()  # the next try claims, and the tier's thread does not know of it yet
         assert claims(pair)[-1][0] == "write"
         put_claim(pair, LATER)
         return look()

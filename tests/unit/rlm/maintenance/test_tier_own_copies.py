@@ -13,9 +13,9 @@ COPY = b"c" * 16
 class Interrupted(set[bytes]):
     """Gives another thread its turn after each of the steps that are named."""
 
-    def __init__(self, steps: set[str], priority: Callable[[], None]) -> None:
+    def __init__(self, steps: set[str], turn: Callable[[], None]) -> None:
         super().__init__()
-        self._steps, self._turn = steps, priority
+        self._steps, self._turn = steps, turn
 
     def _after(self, step: str) -> None:
         if step in self._steps:
@@ -39,10 +39,10 @@ class Interrupted(set[bytes]):
         return copied
 
 
-def running(steps: set[str], priority: Callable[[], None]) -> OwnCopies:
+def running(steps: set[str], turn: Callable[[], None]) -> OwnCopies:
     """One copy runs, and a look has begun."""
     copies = OwnCopies()
-    copies._running, copies._ended = Interrupted(steps, priority), Interrupted(steps, priority)
+    copies._running, copies._ended = Interrupted(steps, turn), Interrupted(steps, turn)
     set.add(copies._running, COPY)
     copies.look()
     return copies
@@ -59,12 +59,12 @@ def test_a_copy_that_ends_is_seen_at_each_step_of_its_end() -> None:
 def test_a_copy_that_ends_in_the_middle_of_a_look_is_seen(step: int) -> None:
     steps: list[int] = []
 
-    def priority() -> None:
+    def turn() -> None:
         steps.append(len(steps) + 1)
         if len(steps) == step:
             copies.end(COPY)
 
-    copies = running({"copy"}, priority)
+    copies = running({"copy"}, turn)
     assert copies.seen() == {COPY}
 
 

@@ -77,7 +77,7 @@ def test_partitions_have_their_turns_side_by_side(pair: Pair, remover: Noted) ->
     begun: list[list[int]] = []
 
     def slow(_: Callable[[], None]) -> bool:
-        pair.workers.priority()  # the other threads of the pool
+        pair.workers.turn()  # the other threads of the pool
         begun.append(list(remover.turns))
         return False
 
@@ -92,7 +92,7 @@ def test_half_of_the_pool_is_left_to_led_partitions(pair: Pair, remover: Noted) 
     begun: list[list[int]] = []
 
     def slow(_: Callable[[], None]) -> bool:
-        pair.workers.priority()
+        pair.workers.turn()
         begun.append(list(remover.turns))
         return False
 
@@ -139,7 +139,7 @@ def test_a_turn_that_is_given_up_makes_way_for_another(pair: Pair, remover: Note
     def hang(give_up: Callable[[], None]) -> bool:
         give_up()
         give_up()
-        pair.workers.priority()
+        pair.workers.turn()
         begun.append(list(remover.turns))
         return True
 
@@ -155,14 +155,14 @@ def test_the_end_of_a_turn_that_was_given_up_ends_no_other(pair: Pair, remover: 
     begun: list[list[int]] = []
 
     def second(_: Callable[[], None]) -> bool:
-        pair.workers.priority()
+        pair.workers.turn()
         wake(pair)
         begun.append(list(remover.turns))
         return False
 
     def first(give_up: Callable[[], None]) -> bool:
         pair.tier.take(Received(ImageChanged([])), lambda _: None)
-        pair.workers.priority()  # a look finds it again
+        pair.workers.turn()  # a look finds it again
         remover.during[FIRST] = second
         give_up()
         return False
@@ -236,7 +236,7 @@ def test_a_hanging_delete_holds_up_no_other_topic(tmp_path: Path) -> None:
         ids.append(metadata.id.id)
         if len(ids) == 1:
             pair.scheduler.advance(CALL_MAX_MS + 1_500)
-            pair.workers.priority()
+            pair.workers.turn()
             assert pair.workers.abandoned == ["rlm-expiration"]
             ended.append(state_of(pair, other))
         delete(metadata)
