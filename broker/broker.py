@@ -608,6 +608,8 @@ class Broker(ServerProcess):
         """A log directory went offline; as in Kafka the last one takes the broker with it."""
         if not self._logs.online_dirs():
             self._end(KafkaStorageError(f"no log directory works any more: {directory.failure}"))
+        elif self._broker_epoch >= 0:
+            self._registration.report_directories()
 
     def _image(self) -> MetadataImage:
         return self._node.image
