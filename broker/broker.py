@@ -21,6 +21,7 @@ from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.describe_quorum import DescribeQuorumHandler
 from broker.handlers.handler_table import build_handlers, build_tier_handlers
 from broker.handlers.parts import HandlerParts
+from broker.network.listening import listen
 from broker.network.server import Server
 from broker.node.active_controller import ActiveController
 from broker.node.alter_partition import alter_partitions
@@ -140,6 +141,7 @@ class Broker(ServerProcess):
         log.info("files: at most %d can be open", raise_file_limit())
         self._warn_of_open_listeners()
         self._open_directories()
+        await self._check_listeners()
         await self._start_http()
         await self._start_tier()
         await self._open_metadata()
@@ -166,6 +168,16 @@ class Broker(ServerProcess):
         )
 
     # -- up, in this order
+
+    async def _check_listeners(self) -> None:
+        """Refuse a port that is taken before anything is written or registered.
+
+        The listeners are opened last: until then clients are refused, and ask another broker.
+        """
+        limits = network_limits(self.config)
+        for listener in listener_addresses(self.config):
+            for sock in await self._ports.executors.reads.run(listen, listener, limits):
+                sock.close()
 
     async def _start_tier(self) -> None:
         """Start the tier process: a plugin that refuses its settings ends the start right here."""
@@ -613,6 +625,8 @@ class Broker(ServerProcess):
         """A log directory went offline; as in Kafka the last one takes the broker with it."""
         if not self._logs.online_dirs():
             self._end(KafkaStorageError(f"no log directory works any more: {directory.failure}"))
+        elif self._broker_epoch >= 0:
+            self._registration.report_directories()
 
     def _image(self) -> MetadataImage:
         return self._node.image

@@ -4,8 +4,9 @@ The active controller may be in any of the processes, this one included, and cha
 broker lives; each request goes to whoever leads then, see `ActiveController`. A heartbeat goes out
 every `broker.heartbeat.interval.ms`; without one for `broker.session.timeout.ms` the controller
 fences this broker, and the next heartbeat has it unfenced again. Where the only controller is in
-this process neither can be gone without the other: heartbeats end when this broker serves. Another
-process that registers under this id ends this one: its epoch is stale.
+this process neither can be gone without the other: heartbeats end when this broker serves, and come
+again when a log directory fails. Another process that registers under this id ends this one: its
+epoch is stale.
 
 Registering fences whatever an earlier incarnation of this node id led (each of its partitions goes
 up one leader epoch); unfencing elects it again (one more). So leader epochs rise by two at each
@@ -236,6 +237,17 @@ class BrokerLifecycle:
         if self._beating is None or self._beating.done():
             self._beating = self._begin(self._beat())
 
+    def report_directories(self) -> None:
+        """Have the controller hear of failed log directories now; does not wait.
+
+        Heartbeats may have ended, or one without them may be under way.
+
+        Source: KIP-858, which has a broker send its next heartbeat at once.
+        """
+        if self._beating is not None:
+            self._beating.cancel()
+            self._beating = self._begin(self._beat())
+
     # -- heartbeats
 
     async def _beat(self) -> None:
@@ -305,6 +317,7 @@ class BrokerLifecycle:
 
     async def close(self) -> None:
         """Ask nothing more; fine to call twice."""
+        self._wants_to_leave = True
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:

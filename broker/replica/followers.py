@@ -18,6 +18,7 @@ from broker.replica.nearest import Peer
 from kafka_protocol.types import TopicPartition
 from local_log.config import LONG_MAX
 from local_log.log.partition_log import PartitionLog
+from metadata_topic.controller.directories import ReplicaId
 from runtime.executors import Pool
 
 log = logging.getLogger(__name__)
@@ -197,8 +198,12 @@ class Followers:
             own_end=own_end,
             leader_end=log.log_end_offset,
             since_ms=self._leading.since_ms(),
-            is_eligible=self._leading.is_eligible,
+            is_eligible=self._is_eligible,
         )
+
+    def _is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        replica = ReplicaId(self._leader.topic_id, self._leader.partition)
+        return self._leading.is_eligible(replica, broker_id, broker_epoch)
 
     @property
     def is_watermark_settled(self) -> bool:
@@ -333,7 +338,7 @@ class Followers:
             replica_id,
             high_watermark=leader.log.high_watermark,
             log_start_offset=leader.log.log_start_offset,
-            is_eligible=self._leading.is_eligible,
+            is_eligible=self._is_eligible,
         )
         if joined is not None:
             log.info(

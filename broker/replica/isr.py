@@ -29,7 +29,7 @@ NO_EPOCH: Final = -1
 
 IsEligible = Callable[[int, int], bool]
 """Whether the metadata let a broker (id, broker epoch) into an ISR: it is registered under this
-epoch, unfenced and not in controlled shutdown."""
+epoch, unfenced, not in controlled shutdown, and has the log directory of its replica."""
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from broker.replica.isr import NO_EPOCH, Lack
 from broker.replica.nearest import SentElsewhere
 from local_log.log.partition_log import PartitionLog
+from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.image.image import MetadataImage
 from runtime.clock import Clock
 from runtime.metrics import Counter
@@ -97,10 +98,27 @@ class Leading(Generic[P]):
         now_ms = self._clock.wall_ms()  # by which segments expire
         log.hold.begin(start_offset, now_ms=now_ms, for_ms=self._bootstrap_hold_ms)
 
-    def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether the metadata let this incarnation of a broker into an ISR (KIP-841, KIP-903)."""
-        broker = self._image().brokers.get(broker_id)
-        return broker is not None and broker.is_active and broker_epoch in (broker.epoch, NO_EPOCH)
+    def is_eligible(self, replica: ReplicaId, broker_id: int, broker_epoch: int) -> bool:
+        """Whether the metadata let a replica on this incarnation of a broker into an ISR.
+
+        The controller has the same rules, so a leader that asks for others is refused each time.
+
+        DIFFERS: a Kafka leader does not ask for the log directory. It waits for a replica whose
+        directory has failed, and so does acks=all, for `replica.lag.time.max.ms`.
+
+        Source: KIP-841 (fenced brokers), KIP-903 (broker epochs), KIP-858 (directories).
+        """
+        image = self._image()
+        broker, topic = image.brokers.get(broker_id), image.topics_by_id.get(replica.topic_id)
+        partition = None if topic is None else topic.partitions.get(replica.partition)
+        return (
+            broker is not None
+            and broker.is_active
+            and broker_epoch in (broker.epoch, NO_EPOCH)
+            and partition is not None
+            and broker_id in partition.replicas
+            and broker.works_with(partition.directory_of(broker_id))
+        )
 
     @property
     def has_elr(self) -> bool:

@@ -254,12 +254,15 @@ def test_a_port_that_somebody_took_meanwhile_is_named_and_the_data_stay() -> Non
     with tidemark.Broker(topics=["kept"]) as broker:
         put(broker, "kept", [b"one"])
         host, _, port = broker.bootstrap_servers.rpartition(":")
+        metadata = next(broker.data_dir.rglob("__cluster_metadata-0"))
         broker.stop()
+        before = {path: path.read_bytes() for path in metadata.iterdir()}
         with socket.socket() as taken:
             taken.bind((host, int(port)))
             taken.listen()
             with pytest.raises(tidemark.BrokerStartError, match="Address already in use"):
                 broker.start()
+        assert {path: path.read_bytes() for path in metadata.iterdir()} == before, "it registered"
         broker.start()  # nothing of it was lost
         assert read(broker, "kept", 1) == [b"one"]
 

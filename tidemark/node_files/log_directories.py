@@ -190,6 +190,7 @@ def lost_by_forgetting(config: BrokerConfig, directory: str, disk: Disk) -> list
 
     Raises:
         LogDirectoryError: the directory is there, or the metadata know nothing of it.
+        DirectoryError: the node is a controller, and runs.
     """
     directory_id = parse_directory_id(directory)
     for row in directory_rows(config, disk):
@@ -213,6 +214,9 @@ def lost_by_forgetting(config: BrokerConfig, directory: str, disk: Disk) -> list
         raise LogDirectoryError(
             f"log directory {directory} is not known; `tidemark directories list` shows which are"
         )
+    if config.is_controller:
+        with stopped(config, disk):
+            return lost
     return lost
 
 
@@ -249,8 +253,7 @@ def forget(
     controller must be stopped.
 
     Raises:
-        LogDirectoryError: as `lost_by_forgetting`.
-        DirectoryError: it is a controller, and runs.
+        LogDirectoryError, DirectoryError: as `lost_by_forgetting`.
         ForgetError: as `forget_at_controllers`.
     """
     lost_by_forgetting(config, directory, disk)

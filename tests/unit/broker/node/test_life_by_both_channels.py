@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ from metadata_topic.raft.messages import Node
 from runtime.ports import Ports, system_ports
 from tests.support.worlds.one_node import sole_voter
 from tests.support.worlds.own_life import handlers_of, life_by
+from tests.support.worlds.pools import turns
 from tests.support.worlds.waiting import until
 
 IN_PROCESS, WIRE = "in process", "wire"
@@ -244,6 +245,33 @@ async def test_directories_of_new_replicas_are_noted_or_said_to_be_not(
         life.assign({REPLICAS[2]: HERE})
         assert await failed == ([REPLICAS[2]], ErrorCode.STALE_BROKER_EPOCH)
         await life.close()
+
+
+async def test_a_directory_that_fails_takes_the_leaders_of_its_partitions_at_once(
+    channel: str, tmp_path: Path
+) -> None:
+    async with served(channel, tmp_path) as controller, asyncio.timeout(20):
+        life, offline = controller.life(), [b"u" * 16]
+        life._settings = replace(
+            life._settings, heartbeat_interval_ms=600_000, offline_dirs=lambda: offline
+        )
+        await life.register({})
+        await controller.add_topic()
+        life.assign(dict(zip(REPLICAS, (HERE, THERE, HERE), strict=True)))
+        await until(lambda: controller.directories() == [HERE, THERE, HERE])
+        life.report_directories()
+        await turns()
+        assert controller.node.image.brokers[1].fenced, "its first heartbeat says so"
+        await life.unfence()
+        await turns()
+        offline.append(THERE)
+        life.report_directories()
+        await until(lambda: controller.leaders() == [(1, 6), (-1, 7), (1, 6)])
+        assert controller.partitions()[1].elr == (1,), "it alone has its records"
+        await life.close()
+        life.report_directories()
+        await turns()
+        assert not life._tasks, "it would say that a broker serves that is gone"
 
 
 async def test_leader_epochs_are_raised_or_refused_by_partition(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from broker.handlers.list_offsets import LATEST, ListOffsetsHandler
 from broker.handlers.produce import ProduceHandler
@@ -18,6 +19,7 @@ from broker.replica.leading import SLICE, Leading
 from kafka_protocol.errors import ApiError, ErrorCode
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import NotControllerError
+from metadata_topic.image.sorted_map import SortedMap
 from rlm.link.messages import Loss, Report, ValidationWithdrawn
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.data_plane import LAG_MS, NODE, NOW_MS, World, batch, call, finish, start
@@ -307,6 +309,67 @@ def test_a_broker_that_may_not_join_does_when_the_image_lets_it(
         world.apply()
         cluster.after(0)
         assert cluster.proposals == [(1, 2, 3)]
+
+
+def _with_directories(world: World, *, failed: bool) -> None:
+    """Each replica has a directory of its own; that of broker 3 has failed, or works."""
+    ids = {one: bytes([one]) * 16 for one in (NODE, 2, 3, 9)}
+    world.brokers = {one: broker(one, log_dirs=(ids[one], ids[9])) for one in (NODE, 2, 3)}
+    if failed:
+        world.brokers[3] = broker(3, log_dirs=(ids[9],))
+    directories = (ids[NODE], ids[2], ids[3])
+    world.change("t", directories=directories, isr=(1, 2) if failed else (1, 2, 3))
+
+
+@pytest.mark.parametrize("fetches", [False, True], ids=["silent", "fetches"])
+def test_a_member_whose_directory_fails_is_not_waited_for(world: World, fetches: bool) -> None:
+    """A former leader fetches until it has to write: it keeps pace, and gets no record."""
+    cluster = Cluster(world)
+    _with_directories(world, failed=False)
+    cluster.fetch(3, 0)
+    world.append("t", b"1")
+    cluster.fetch(2, 1)
+    assert cluster.partition.high_watermark == 0
+    _with_directories(world, failed=True)
+    assert cluster.partition.high_watermark == 1
+    if fetches:
+        cluster.fetch(3, 1)
+    world.append("t", b"2")
+    cluster.fetch(2, 2)
+    assert cluster.partition.high_watermark == 2
+
+
+def test_a_replica_is_asked_for_again_when_its_directory_is_back(world: World) -> None:
+    cluster = Cluster(world)
+    _with_directories(world, failed=True)
+    cluster.fetch(3, 0)
+    cluster.after(LAG_MS // 2)
+    assert cluster.proposals == [], "the controller would refuse it each time"
+    ids = bytes([3]) * 16, bytes([9]) * 16
+    world.brokers[3] = broker(3, log_dirs=ids)
+    world.apply()
+    assert cluster.proposals == [(1, 2, 3)]
+
+
+def test_a_fenced_member_is_not_waited_for(world: World) -> None:
+    cluster = Cluster(world)
+    cluster.fetch(3, 0)
+    world.append("t", b"1")
+    cluster.fetch(2, 1)
+    world.brokers[3] = broker(3, fenced=True)
+    cluster.commit(1, 2)
+    assert cluster.partition.high_watermark == 1
+
+
+def test_a_follower_that_is_no_replica_by_now_is_not_asked_for(world: World) -> None:
+    """The image is ahead of what the partitions were told."""
+    cluster = Cluster(world, isr=(1, 2))
+    topic = world.topics["t"]
+    part = structs.replace(topic.partitions[0], replicas=(1, 2))
+    for topics in [{topic.id: structs.replace(topic, partitions={0: part})}, {}]:
+        world.image = replace(world.image, topics_by_id=SortedMap.of(topics))
+        assert cluster.fetch(3, 0).error_code == ErrorCode.NONE
+    assert cluster.proposals == []
 
 
 def test_a_life_that_the_metadata_do_not_know_yet_may_not_join(world: World) -> None:
