@@ -7,7 +7,7 @@ to that number, and a small request pays little more than two readings of a cloc
 with their requests.
 
 A request begins with the turn of its connection: no clock is read for it. So what others of the
-same turn took, less than `turns.TURN_NS`, is in its LocalTimeMs.
+same turn took, less than `slices.SLICE_NS`, is in its LocalTimeMs.
 
 DIFFERS: the total ends when the answer is ready for the connection, and what a peer takes to read
 it is in ResponseSendTimeMs alone: a connection sends many answers at once. The time that an answer

@@ -140,7 +140,7 @@ async def test_a_connection_times_its_requests_from_their_last_byte_on() -> None
 
 
 async def test_a_request_behind_a_slow_one_waits_in_the_queue() -> None:
-    """The slow one ends the turn, and the next request begins with the next turn."""
+    """The slow one ends the turn, and the next request begins with the next time slice."""
 
     def slow(_context: RequestContext, _body: bytes) -> list[object]:
         harness.advance(3)
@@ -202,7 +202,7 @@ async def test_an_answer_that_its_client_does_not_read_is_being_sent(is_late: bo
         ready.set()
         (connection,) = harness.server._connections
         sender = connection._sender
-        await until(lambda: bool(sender.unsent_bytes) and not sender.turn_is_over)
+        await until(lambda: bool(sender.unsent_bytes) and not sender.slice_is_over)
         harness.advance(7)
         assert sums(harness.metrics, "ResponseSendTimeMs") == {"Metadata": 0}
         client.writer.transport.resume_reading()
