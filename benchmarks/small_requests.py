@@ -78,7 +78,7 @@ class Timed:
     def serve(self) -> None:
         """Do what dispatcher, sender and outflow do of a request that is answered at once."""
         context = self._context
-        context.begun_ns = self._now_ns()
+        context.begun_ns = context.received_ns
         ready_ns = self._now_ns()
         times = self._times.answered(context, ready_ns)
         self._sender.sending.append((100, ready_ns, self._times, times))

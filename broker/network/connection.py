@@ -72,7 +72,7 @@ class Connection(Intake):
         if is_unknown:
             self._check_unknown(session, frame)
         answer = self._server.dispatcher.dispatch(
-            self.peer, frame, self._received_ms, self._received_ns
+            self.peer, frame, self._received_ms, self._received_ns, self._slice_ns
         )
         if type(answer) is tuple:
             if self._unanswered.slots:

@@ -224,7 +224,7 @@ class Dispatcher:
         self._routes.clear()
 
     def dispatch(
-        self, peer: Peer, frame: memoryview, received_ms: int, received_ns: int
+        self, peer: Peer, frame: memoryview, received_ms: int, received_ns: int, turn_ns: int
     ) -> Answer | Future[Answer | None] | None:
         """Serve one frame.
 
@@ -233,6 +233,7 @@ class Dispatcher:
             frame: header and body without the size prefix; recycled after the call.
             received_ms: wall clock.
             received_ns: monotonic clock.
+            turn_ns: the same clock, when the connection's turn began that this is called in.
 
         Returns:
             The response frame, a future of it, or None where there is no response. A future may
@@ -274,7 +275,7 @@ class Dispatcher:
             peer.session,
             False,
             received_ns,
-            self._now_ns(),
+            turn_ns,
         )
         route.requests.value += 1
         answer = self._serve(route, context, frame, position)

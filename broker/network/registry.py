@@ -29,8 +29,8 @@ class RequestContext:
     empty where the client sent null. It comes from outside: escape it before it is logged, and let
     no right follow from it: who a peer is tells its `session`. What `is_forwarded` came in an
     Envelope: a client asked it of a broker. `received_ns`, `begun_ns` and `returned_ns` are
-    monotonic: the wake-up that read its last byte, the call of its handler, and the return of that
-    where the answer comes later, else 0.
+    monotonic: the wake-up that read its last byte, the turn that it was begun in, and the return of
+    its handler where the answer comes later, else 0.
     """
 
     api_key: int

@@ -2,9 +2,12 @@
 
 Every request is measured, until its answer is ready and then until that is sent; of those below
 `SLOW_NS` the first is written down, and then one in `FAST_COUNTED`, for all. So counts are exact up
-to that number, and a small request pays little more than three readings of a clock:
+to that number, and a small request pays little more than two readings of a clock:
 `benchmarks.small_requests` says how much. Sends that take that long are all written down, others
 with their requests.
+
+A request begins with the turn of its connection: no clock is read for it. So what others of the
+same turn took, less than `slices.SLICE_NS`, is in its LocalTimeMs.
 
 DIFFERS: the total ends when the answer is ready for the connection, and what a peer takes to read
 it is in ResponseSendTimeMs alone: a connection sends many answers at once. The time that an answer

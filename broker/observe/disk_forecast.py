@@ -4,7 +4,8 @@ While nothing is copied to the remote store nothing of a tiered topic expires lo
 outage may last depends on the disk, and the last ten minutes say it.
 
 Otherwise retention frees space, whole segments at a time: between two of them a disk fills although
-nothing is wrong. So what the last hour says counts, and only where the disk is full within a day.
+nothing is wrong. So the last hour counts, once half of it was observed, and only where the
+disk is full within a day. A disk that has almost nothing left is short of room at any rate.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple
 
 from rlm.health_reasons import TierReason
 from runtime.clock import Clock
+from runtime.disk import Disk
 from runtime.metrics import Registry
 
 EVERY_MS: Final = 10_000
@@ -22,16 +24,19 @@ SPAN_MIN_MS: Final = 60_000
 SHOWN_HOURS_MAX: Final = 7 * 24
 LONG_SPAN_MS: Final = 3_600_000
 """The rate of so long is that beside retention."""
-LONG_SPAN_MIN_MS: Final = 600_000
+LONG_SPAN_MIN_MS: Final = 1_800_000
+"""A burst of some minutes is no rate."""
 WARNED_HOURS_MAX: Final = 24
+FREE_PERCENT_MIN: Final = 5
 _HOUR_MS: Final = 3_600_000
 
 
 class Free(NamedTuple):
-    """How many bytes were free at a moment."""
+    """How many bytes of a disk were free at a moment, of how many in all."""
 
     at_ms: int
     size_bytes: int
+    total_bytes: int
 
 
 class Forecast(NamedTuple):
@@ -66,23 +71,43 @@ def forecast(
     return Forecast(filled * 1_000 / passed_ms, max(left_ms, 0) / _HOUR_MS)
 
 
+def shortage(path: Path, seen: Sequence[Free], now_ms: int) -> str:
+    """Say in which way a disk is short of room beside retention; "" where it is not.
+
+    Args:
+        path: the log directory.
+        seen: what was free, oldest first; one moment at least.
+        now_ms: monotonic.
+    """
+    free, total = seen[-1].size_bytes, seen[-1].total_bytes
+    if free * 100 < total * FREE_PERCENT_MIN:
+        return f"the disk of {path} is nearly full: {free / total:.1%} is free, {free / 1e6:.0f} MB"
+    found = forecast(seen, now_ms, span_ms=LONG_SPAN_MS, least_ms=LONG_SPAN_MIN_MS)
+    if found is None or found.hours > WARNED_HOURS_MAX:
+        return ""
+    return (
+        f"the disk of {path} is full in {found.hours:.1f} h at the rate of the last hour, "
+        f"{found.bytes_per_second / 1e6:.2f} MB/s"
+    )
+
+
 class DiskForecast:
     """Looks at the disks of the log directories now and then, on a pool thread."""
 
     def __init__(
         self,
         directories: Callable[[], Iterable[Path]],
-        free_bytes: Callable[[Path], int],
+        disk: Disk,
         clock: Clock,
     ) -> None:
         """Nothing is looked at before `look`.
 
         Args:
             directories: those that work.
-            free_bytes: what is free on the disk of a path.
+            disk: says what is free.
             clock: of the process.
         """
-        self._directories, self._free_bytes, self._clock = directories, free_bytes, clock
+        self._directories, self._disk, self._clock = directories, disk, clock
         self._seen: dict[Path, tuple[Free, ...]] = {}
 
     def look(self) -> None:
@@ -92,7 +117,8 @@ class DiskForecast:
             now_ms = self._clock.monotonic_ms()
             known = self._seen.get(path, ())
             kept = [free for free in known if now_ms - free.at_ms <= LONG_SPAN_MS]
-            seen[path] = (*kept, Free(now_ms, self._free_bytes(path)))
+            free, total = self._disk.free_bytes(path), self._disk.total_bytes(path)
+            seen[path] = (*kept, Free(now_ms, free, total))
         self._seen = seen  # whole: the loop reads it
 
     def problems(self) -> list[str]:
@@ -106,21 +132,18 @@ class DiskForecast:
         ]
 
     def warnings(self) -> list[str]:
-        """For health, beside retention: a line for each directory full within a day."""
+        """For health, beside retention: a line for each directory that is short of room."""
         now_ms = self._clock.monotonic_ms()
-        found = {
-            path: forecast(seen, now_ms, span_ms=LONG_SPAN_MS, least_ms=LONG_SPAN_MIN_MS)
-            for path, seen in self._seen.items()
-        }
-        return [
-            f"the disk of {path} is full in {one.hours:.1f} h at the rate of the last hour, "
-            f"{one.bytes_per_second / 1e6:.2f} MB/s"
-            for path, one in found.items()
-            if one is not None and one.hours <= WARNED_HOURS_MAX
-        ]
+        return [text for path, seen in self._seen.items() if (text := shortage(path, seen, now_ms))]
 
     def register(self, metrics: Registry) -> None:
-        """Show the hours of each directory."""
+        """Show what is free of each directory's disk, and the hours until it is full."""
+        metrics.gauge(
+            "tidemark_log_dir_free_bytes",
+            "Bytes that are free on a log directory's disk",
+            ("logDirectory",),
+            lambda: {(str(path),): seen[-1].size_bytes for path, seen in self._seen.items()},
+        )
         metrics.gauge(
             "tidemark_log_dir_hours_until_full",
             "Hours until a log directory's disk is full at the rate of the last ten minutes",

@@ -9,11 +9,12 @@ what is committed.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.observe.http import JSON, HttpAnswer, Route
 from broker.observe.metrics import MetricsPage
@@ -24,6 +25,9 @@ GREEN: Final = "green"
 YELLOW: Final = "yellow"
 RED: Final = "red"
 _SHOWN_MAX: Final = 100
+_NAMED_MAX: Final = 3
+_PARTITION: Final = re.compile(r"(?<!\S)[\w./-]+-\d+(?=[\s:])")
+"""The name of a partition, or its directory."""
 _SAYS_IT: Final = "Remedy:"
 """Reasons of the tier and of lost partitions carry their own remedy, which knows more."""
 
@@ -135,6 +139,39 @@ def remedy(reason: str) -> str:
     """Say what to do about a reason, `PART: TEXT`; "" where the text says it itself."""
     part, _, text = reason.partition(": ")
     return "" if _SAYS_IT in text else REMEDIES.get(part, "")
+
+
+class Cause(NamedTuple):
+    """Reasons that differ in the partition alone.
+
+    Attributes:
+        reason: the first of them.
+        partitions: of all of them, as each names it; empty where the reason names none.
+    """
+
+    reason: str
+    partitions: list[str]
+
+    @property
+    def text(self) -> str:
+        """One line for all: the first reason, how many there are, and the first partitions."""
+        count = len(self.partitions)
+        if count < 2:
+            return self.reason
+        names = ", ".join(self.partitions[:_NAMED_MAX])
+        more = ", ..." if count > _NAMED_MAX else ""
+        return f"{self.reason} (the same for {count} partitions: {names}{more})"
+
+
+def by_cause(reasons: Iterable[str]) -> list[Cause]:
+    """Group reasons that differ in the partition alone, in the order of the first ones."""
+    found: dict[str, Cause] = {}
+    for reason in reasons:
+        name = _PARTITION.search(reason)
+        key = reason.replace(name[0], "") if name else reason
+        cause = found.setdefault(key, Cause(reason, []))
+        cause.partitions.extend([name[0]] if name else ())
+    return list(found.values())
 
 
 def _lines(checks: Mapping[str, Check]) -> dict[str, Sequence[str]]:

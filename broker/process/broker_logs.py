@@ -219,9 +219,7 @@ class BrokerLogs:
 def watch_disks(logs: LogManager, tier: RemoteTier | None, health: Health, ports: Ports) -> Task:
     """Say when the disks will be full, in metrics and health; red while the tier is."""
     forecast = DiskForecast(
-        lambda: [directory.path for directory in logs.online_dirs()],
-        ports.disk.free_bytes,
-        ports.clock,
+        lambda: [directory.path for directory in logs.online_dirs()], ports.disk, ports.clock
     )
     forecast.register(ports.metrics)
 

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from operator import itemgetter
 from typing import Final, Protocol
 
@@ -301,19 +301,23 @@ class LogCleaner:
         return [one for one in self._unread if self._logs.is_open(one)]
 
     def problems(self) -> list[str]:
-        """What is not cleaned, and why; for people, up to a page."""
-        lines = [
+        """What is not cleaned, and why; for people, up to a page.
+
+        The event loop writes it: no more lines are made than are shown.
+        """
+        aside, unread = self.uncleanable, self.unread
+        until_the_next_start = (
             f"{one.topic_partition} is not compacted until the next start: "
             f"{one.cleaning.uncleanable}"
-            for one in self.uncleanable
-        ] + [
+            for one in aside
+        )
+        tried_again = (
             f"{one.topic_partition} is not compacted, it is tried again: {self._unread[one][1]}"
-            for one in self.unread
-        ]
-        lines.sort()
-        if len(lines) > _SHOWN_MAX:
-            more = len(lines) - _SHOWN_MAX
-            lines[_SHOWN_MAX:] = [f"and {more} more partitions are not compacted"]
+            for one in unread
+        )
+        lines = sorted(islice(chain(until_the_next_start, tried_again), _SHOWN_MAX))
+        if (more := len(aside) + len(unread) - len(lines)) > 0:
+            lines.append(f"and {more} more partitions are not compacted")
         if self.facts.failures:
             lines.append(f"the cleaner process fails, it is tried again: {self._last_loss}")
         return lines

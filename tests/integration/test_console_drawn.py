@@ -54,7 +54,7 @@ def page(source: ListedSource) -> Iterator[Page]:
 def test_a_name_that_turns_text_round_is_shown_as_it_is_written(page: Page) -> None:
     page.load()
     drawn = page.run("return document.getElementById('partitions').textContent")
-    assert r"\u202egnp.exe at 40, lag 60" in drawn
+    assert r"\u202egnp.exe: committed offset 40, lag 60" in drawn
     assert r"\u202egnp.exe" in page.text("#groups")
     assert "\u202e" not in page.run("return document.documentElement.textContent")
 
@@ -76,8 +76,8 @@ def test_reads_that_gave_bytes_are_those_that_are_done(page: Page) -> None:
     copied, deleted, read = (one.split("\t") for one in page.run(rows))
     assert copied == ["segments copied", "0", "■ 3,481,000", "-"]  # all that were tried failed
     assert deleted[2] == "■ 3,481,000"
-    assert read == ["reads of clients", "3,481,000", "■ 3,481,000", "3,481,000"]
-    assert page.text("#tier-process") == "process starting, pid 7, restarted 2 times"
+    assert read == ["remote fetches", "3,481,000", "■ 3,481,000", "3,481,000"]
+    assert page.text("#tier-process") == "tier process starting, pid 7, restarted 2 times"
 
 
 def test_a_lag_that_is_known_in_part_is_no_lag_of_all(page: Page) -> None:
@@ -85,17 +85,17 @@ def test_a_lag_that_is_known_in_part_is_no_lag_of_all(page: Page) -> None:
     lags = """return [...document.querySelectorAll("#groups tr")].map((row) =>
         row.children[1].innerText)"""
     assert page.run(lags) == ["60", "≥ 7", "-"]
-    assert "not all partitions that the group has read" in page.text("#more-groups")
+    assert "lag on this broker alone" in page.text("#more-groups")
 
 
 def test_what_other_nodes_know_is_said_to_be_there(page: Page, source: ListedSource) -> None:
     page.load()
-    assert "There are more brokers." in page.text("#more-brokers")
-    assert "the other brokers' pages have theirs" in page.text("#more-groups")
+    assert "More brokers are not shown." in page.text("#more-brokers")
+    assert "the other brokers' pages show theirs" in page.text("#more-groups")
     groups, source.all_groups = source.all_groups, []
     try:
         page.wait("return document.getElementById('groups-table').hidden")
-        assert "None is one that this broker coordinates" in page.text("#groups-section")
+        assert "No group has this broker as coordinator" in page.text("#groups-section")
     finally:
         source.all_groups = groups
     page.wait("return !document.getElementById('groups-table').hidden")

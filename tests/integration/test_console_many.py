@@ -56,9 +56,9 @@ def test_the_first_500_are_drawn_the_ill_one_among_them(page: Page) -> None:
     page.load()
     page.wait("return document.querySelectorAll('.partition').length === 500")
     page.keep("console-many")
-    assert "3,000 partitions here" in page.text("#sums")
-    assert "1 ill" in page.text("#sums")
-    assert "2,500 more" in page.text("#more-partitions")
+    assert "3,000 partitions on this broker" in page.text("#sums")
+    assert "1 unhealthy" in page.text("#sums")
+    assert "2,500 more partitions" in page.text("#more-partitions")
     first = "return document.querySelector('.partition strong').textContent"
     assert page.run(first) == "topic-59-49"
     ill = "return [...document.querySelectorAll('.partition .red')].map((e) => e.textContent)"

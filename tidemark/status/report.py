@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from broker.observe.health import by_cause
 from tidemark.cluster.table import plain, table
 from tidemark.quorum.description import QuorumDescription, ReplicaState
 from tidemark.status.facts import TIER_KEY, ClusterFacts, CopyLag, NodeFacts
@@ -150,9 +151,10 @@ class Report:
         unknown = [one for one in (*self.controllers, *self.brokers) if one.page]
         if self.reasons or unknown:
             lines += [""]
-            for reason in self.reasons:
-                lines += [plain(reason)]
-                lines += [f"  {plain(self.remedies[reason])}"] if reason in self.remedies else []
+            for cause in by_cause(self.reasons):
+                lines += [plain(cause.text)]
+                remedy = self.remedies.get(cause.reason)
+                lines += [f"  {plain(remedy)}"] if remedy else []
             lines += dict.fromkeys(plain(f"node {one.id}: {one.page}") for one in unknown)
         return "\n".join(line.rstrip() for line in lines) + "\n"
 

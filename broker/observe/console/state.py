@@ -21,6 +21,7 @@ from broker.observe.console.facts import (
 )
 from broker.observe.console.history import History
 from broker.observe.console.selection import Activity, Place, Selection
+from broker.observe.health import Cause, by_cause
 from runtime.work import Pace, Steps
 
 TEXT_MAX: Final = 250
@@ -255,22 +256,22 @@ def _tier(found: TierFacts | None) -> dict[str, Any] | None:
 
 def health(report: Mapping[str, Any]) -> dict[str, Any]:
     """Make the part of the value that says how the node is, of `Health.report`."""
-    reasons: Sequence[str] = report["reasons"]
+    causes = by_cause(report["reasons"])
     return {
         "status": report["status"],
         "stage": shown(report["stage"]),
-        "reasons": [_reason(line, report) for line in reasons[:REASONS_MAX]],
-        "more_reasons": max(len(reasons) - REASONS_MAX, 0),
+        "reasons": [_reason(one, report) for one in causes[:REASONS_MAX]],
+        "more_reasons": max(len(causes) - REASONS_MAX, 0),
         "notes": [shown(line, REASON_MAX) for line in report["notes"][:REASONS_MAX]],
         "parts": dict(report["parts"]),
     }
 
 
-def _reason(line: str, report: Mapping[str, Any]) -> dict[str, str]:
-    part, _, text = line.partition(": ")
+def _reason(cause: Cause, report: Mapping[str, Any]) -> dict[str, str]:
+    part, _, text = cause.text.partition(": ")
     return {
         "part": part,
         "status": report["parts"].get(part, "red"),
         "text": shown(text, REASON_MAX),
-        "remedy": report["remedies"].get(line, ""),
+        "remedy": report["remedies"].get(cause.reason, ""),
     }

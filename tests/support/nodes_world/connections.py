@@ -192,10 +192,10 @@ class Link:
         target = self.target
         assert target is not None
         assert self._dispatcher is not None
-        clock = target.clock
+        wall_ms, now_ns = target.clock.wall_ms(), target.clock.monotonic_ns()
         try:
             outcome = self._dispatcher.dispatch(
-                self._peer, memoryview(bytearray(frame)), clock.wall_ms(), clock.monotonic_ns()
+                self._peer, memoryview(bytearray(frame)), wall_ms, now_ns, now_ns
             )
         except CloseConnection as error:
             target.world.breaks("what a node asks is served", f"{target}: {error}")

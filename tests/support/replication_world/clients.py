@@ -180,12 +180,10 @@ class Line:
                 return
             send(future.result())
 
+        wall_ms, now_ns = node.clock.wall_ms(), node.clock.monotonic_ns()
         try:
             outcome = dispatcher.dispatch(
-                Peer(name, ("127.0.0.1", 1)),
-                memoryview(frame),
-                node.clock.wall_ms(),
-                node.clock.monotonic_ns(),
+                Peer(name, ("127.0.0.1", 1)), memoryview(frame), wall_ms, now_ns, now_ns
             )
         except CloseConnection as error:
             self.world.breaks(

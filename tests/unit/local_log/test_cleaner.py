@@ -390,10 +390,11 @@ def test_what_is_set_aside_is_told_as_long_as_the_log_is_there(world: World) -> 
         world.cleaner.set_aside(log, "a damaged batch")
     lines = world.cleaner.problems()
     assert len(lines) == 101
-    assert lines[0] == "t0-0 is not compacted until the next start: a damaged batch"
+    assert lines[:-1] == sorted(lines[:-1])
     assert lines[-1] == "and 2 more partitions are not compacted"
     for log in logs[1:]:
         world.logs.delete(log.topic_partition)
-    assert world.cleaner.problems() == lines[:1]
+    left = "t0-0 is not compacted until the next start: a damaged batch"
+    assert world.cleaner.problems() == [left]
     truncate_fully_and_start_at(logs[0], 0)
     assert world.cleaner.problems() == []

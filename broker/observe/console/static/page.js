@@ -10,15 +10,15 @@ const SVG = "http://www.w3.org/2000/svg";
 const SIGNS = { green: "●", yellow: "▲", red: "■" };
 
 const CHARTS = [
-  { title: "clients, bytes", unit: bytes, lines: [["bytes_in", "in"], ["bytes_out", "out"]] },
-  { title: "records in", unit: number, lines: [["messages_in", "in"]] },
-  { title: "partition requests", unit: number,
+  { title: "bytes in and out per second", unit: bytes, lines: [["bytes_in", "in"], ["bytes_out", "out"]] },
+  { title: "messages in per second", unit: number, lines: [["messages_in", "in"]] },
+  { title: "partition requests per second", unit: number,
     lines: [["produce_requests", "produce"], ["fetch_requests", "fetch"]] },
-  { title: "requests refused", unit: number, seldom: true,
+  { title: "failed requests per second", unit: number, seldom: true,
     lines: [["failed_produce", "produce"], ["failed_fetch", "fetch"]] },
-  { title: "remote tier, bytes", unit: bytes, tier: true,
-    lines: [["remote_copy_bytes", "to it"], ["remote_fetch_bytes", "from it"]] },
-  { title: "other brokers, bytes", unit: bytes, seldom: true,
+  { title: "remote tier bytes per second", unit: bytes, tier: true,
+    lines: [["remote_copy_bytes", "copy"], ["remote_fetch_bytes", "fetch"]] },
+  { title: "replication bytes per second", unit: bytes, seldom: true,
     lines: [["replication_bytes_in", "in"], ["replication_bytes_out", "out"]] },
 ];
 const rows = new Map(); // of partitions and topics, by key
@@ -81,7 +81,7 @@ function drawHead(state) {
     return line;
   });
   if (health.more_reasons) lines.push(make("li", "", `and ${health.more_reasons} more`));
-  if (!lines.length) lines.push(make("li", "quiet", `all parts are well: ${Object.keys(health.parts).join(", ") || "none yet"}`));
+  if (!lines.length) lines.push(make("li", "quiet", `all parts are green: ${Object.keys(health.parts).join(", ") || "none yet"}`));
   byId("reasons").replaceChildren(...lines);
   byId("notes").replaceChildren(...health.notes.map((line) => make("li", "name", line)));
 }
@@ -100,7 +100,7 @@ function chart(spec, state) {
   const top = Math.max(...values.flatMap(known), 0);
   const most = 59;
   const drawn = shape("svg", { class: "chart", viewBox: "0 0 590 100", preserveAspectRatio: "none", role: "img" });
-  drawn.setAttribute("aria-label", `${spec.title} a second`);
+  drawn.setAttribute("aria-label", spec.title);
   values.forEach((line, index) => {
     let path = "", on = false;
     line.forEach((value, place) => {
@@ -112,14 +112,14 @@ function chart(spec, state) {
     drawn.append(shape("path", { class: index ? "second" : "first", d: path || "M0 98" }));
   });
   const figure = make("figure");
-  const caption = make("figcaption", "", `${spec.title} a second`);
+  const caption = make("figcaption", "", spec.title);
   const nowLine = make("div", "quiet keys");
   spec.lines.forEach(([, label], index) => {
     const last = values[index].at(-1);
     const text = `${index ? "┅" : "━"} ${label} ${last === undefined || last === null ? "-" : spec.unit(last)}`;
     nowLine.append(make("span", index ? "second-key" : "first-key", text));
   });
-  nowLine.append(make("span", "", `top ${spec.unit(top)}`));
+  nowLine.append(make("span", "", `max ${spec.unit(top)}`));
   figure.append(caption, drawn, nowLine);
   return figure;
 }
@@ -128,7 +128,7 @@ function drawTier(state) {
   const tier = state.tier;
   byId("tier-section").hidden = !tier;
   if (!tier) return;
-  say(byId("tier-process"), `process ${tier.process}` + (tier.pid > 0 ? `, pid ${tier.pid}` : "")
+  say(byId("tier-process"), `tier process ${tier.process}` + (tier.pid > 0 ? `, pid ${tier.pid}` : "")
     + `, restarted ${count(tier.restarts, "time", "times")}`
     + (tier.process === "up" ? `; ${number(tier.ready)} of ${count(tier.assigned, "partition", "partitions")} ready` : ""));
   const grown = state.increases;
@@ -137,7 +137,7 @@ function drawTier(state) {
   const activity = [
     ["segments copied", copied, grown.remote_copy_errors, -1],
     ["segments deleted", deleted, grown.remote_delete_errors, -1],
-    ["reads of clients", grown.remote_fetches, grown.remote_fetch_errors, grown.remote_fetch_expired],
+    ["remote fetches", grown.remote_fetches, grown.remote_fetch_errors, grown.remote_fetch_expired],
   ];
   byId("tier-activity").replaceChildren(...activity.map(([title, done, failed, late]) => {
     const line = cells(make("tr"), [title, Math.max(done, 0), failed ? `■ ${number(failed)}` : 0, late]);
@@ -164,38 +164,38 @@ function drawGroups(state) {
     if (isPart(one)) say(line.children[1], `≥ ${number(one.lag)}`);
     return line;
   }));
-  if (state.groups.some(isPart)) left.push("≥: not all partitions that the group has read are on this broker.");
-  if (state.more_groups) left.push(`${count(state.more_groups, "group", "groups")} more.`);
-  if (isOneOfMore) left.push(`${state.groups.length ? "Those" : "None is one"} that this broker coordinates; the other brokers' pages have theirs.`);
-  if (!state.offsets_are_whole) left.push("There are more offsets than are looked at: lags are of some of them.");
+  if (state.groups.some(isPart)) left.push("≥: lag on this broker alone; other brokers have other partitions of the group.");
+  if (state.more_groups) left.push(`${count(state.more_groups, "more group is", "more groups are")} not shown.`);
+  if (isOneOfMore) left.push(`${state.groups.length ? "These groups have" : "No group has"} this broker as coordinator; the other brokers' pages show theirs.`);
+  if (!state.offsets_are_whole) left.push("Not all committed offsets are counted: a lag may be higher.");
   say(byId("more-groups"), left.join(" "));
 }
 
 function drawNodes(state) {
   byId("brokers").replaceChildren(...state.brokers.map((one) => {
-    const condition = one.in_controlled_shutdown ? "stopping" : one.fenced ? "■ fenced" : "● serves";
+    const condition = one.in_controlled_shutdown ? "controlled shutdown" : one.fenced ? "■ fenced" : "● unfenced";
     return cells(make("tr"), [String(one.id), condition, one.endpoints.join(", "), one.rack, one.has_tier ? "yes" : "no"]);
   }));
-  say(byId("more-brokers"), state.more_brokers ? "There are more brokers." : "");
+  say(byId("more-brokers"), state.more_brokers ? "More brokers are not shown." : "");
   const quorum = state.quorum;
   byId("quorum-table").hidden = !quorum;
   if (!quorum) return;
-  const leader = quorum.leader < 0 ? "no leader is known" : `node ${quorum.leader} leads`;
-  say(byId("quorum"), `Metadata quorum: ${leader}, epoch ${quorum.epoch}, committed up to offset ${number(quorum.high_watermark)}`
-    + (quorum.is_leader ? "" : "; how far the others are, only the leader knows"));
+  const leader = quorum.leader < 0 ? "no leader is known" : `leader is node ${quorum.leader}`;
+  say(byId("quorum"), `Metadata quorum: ${leader}, leader epoch ${quorum.epoch}, high watermark ${number(quorum.high_watermark)}`
+    + (quorum.is_leader ? "" : "; only the leader's page shows the others' lag"));
   const line = (one, vote) => cells(make("tr"), [String(one.id), vote, one.log_end, one.behind]);
-  byId("voters").replaceChildren(...quorum.voters.map((one) => line(one, one.id === quorum.leader ? "leader" : "voter")),
+  byId("voters").replaceChildren(...quorum.voters.map((one) => line(one, one.id === quorum.leader ? "leader" : "follower")),
     ...quorum.observers.map((one) => line(one, "observer")));
 }
 
 // -- partitions, some in a turn
 
-function headingRow(text, isIll) {
-  const key = `${isIll ? "i" : "t"} ${text}`;
+function headingRow(text, isUnhealthy) {
+  const key = `${isUnhealthy ? "u" : "t"} ${text}`;
   let row = rows.get(key);
   if (!row) {
     row = make("h3");
-    row.append(make("span", isIll ? "red name" : "name", text), make("span", "quiet"));
+    row.append(make("span", isUnhealthy ? "red name" : "name", text), make("span", "quiet"));
     rows.set(key, row);
   }
   return [key, row];
@@ -214,7 +214,7 @@ function sumsOf(partitions) {
   return sums;
 }
 
-function headingOf(one) { return one.problem ? "■ not well" : one.topic; }
+function headingOf(one) { return one.problem ? "■ unhealthy" : one.topic; }
 
 function partitionRow(one) {
   const key = `p ${one.partition} ${one.topic}`;
@@ -241,20 +241,23 @@ function partitionRow(one) {
 
 function fill(parts, one) {
   say(parts.title, `${one.topic}-${one.partition}`);
-  say(parts.role, one.led ? `leader, ${one.isr} of ${one.replicas} in sync` : one.leader < 0 ? "" : `led by node ${one.leader}`);
+  say(parts.role, one.led ? `leader, ${one.isr} of ${one.replicas} replicas in sync` : one.leader < 0 ? "" : `follower, leader is broker ${one.leader}`);
   say(parts.problem, one.problem ? `■ ${one.problem}` : "");
   say(parts.lag, one.lag < 0 ? "" : `lag ${number(one.lag)}`);
   say(parts.remoteLabel, one.tiered ? "remote" : "");
-  const said = [`log start ${number(one.log_start)}`];
-  if (one.tiered) said.push(one.copied_end < 0 ? "nothing copied yet" : `copied through ${number(one.copied_end - 1)}`);
-  said.push(`local from ${number(one.local_start)}`, `log end ${number(one.log_end)}`);
+  const said = [`log start offset ${number(one.log_start)}`];
+  if (one.tiered) {
+    said.push(one.copied_end < 0 ? "no segment copied yet" : `highest copied offset ${number(one.copied_end - 1)}`);
+    said.push(`local log start offset ${number(one.local_start)}`);
+  }
+  said.push(`log end offset ${number(one.log_end)}`);
   if (one.committed_end < one.log_end) said.push(`high watermark ${number(one.committed_end)}`);
-  said.push(`${bytes(one.size_bytes)} here`);
+  said.push(`${bytes(one.size_bytes)} on local disk`);
   say(parts.numbers, one.log_end < 0 ? "" : said.join(" · "));
   const groups = one.groups.map((group) => {
-    const line = make("span", "", "┃ ");
-    line.append(make("span", "name", group.group),
-      ` at ${number(group.offset)}` + (group.lag < 0 ? "" : `, lag ${number(group.lag)}`));
+    const line = make("span");
+    line.append(make("span", "mark", "┃ "), make("span", "name", group.group),
+      `: committed offset ${number(group.offset)}` + (group.lag < 0 ? "" : `, lag ${number(group.lag)}`));
     return line;
   });
   if (one.more_groups) groups.push(make("span", "", `and ${count(one.more_groups, "group", "groups")} more`));
@@ -277,7 +280,7 @@ function bars(one) {
   for (const group of one.groups) {
     const x = place(group.offset).toFixed(1), line = shape("path", { class: "group", d: `M${x} 0V30` });
     const title = shape("title", {});
-    say(title, `${group.group} at ${number(group.offset)}`);
+    say(title, `${group.group}: committed offset ${number(group.offset)}`);
     line.append(title);
     drawn.push(line);
   }
@@ -300,8 +303,8 @@ function* drawPartitions(state) {
     if (text !== heading) {
       heading = text;
       const placed = headingRow(text, Boolean(one.problem)), sum = sums.get(text);
-      say(placed[1].lastChild, ` ${count(sum.partitions, "partition", "partitions")}, ${bytes(sum.size)} here`
-        + (sum.lag < 0 ? "" : `, lag ${number(sum.lag)} in all`));
+      say(placed[1].lastChild, ` ${count(sum.partitions, "partition", "partitions")}, ${bytes(sum.size)} on local disk`
+        + (sum.lag < 0 ? "" : `, total lag ${number(sum.lag)}`));
       put(placed);
     }
     put(partitionRow(one));
@@ -313,9 +316,9 @@ function* drawPartitions(state) {
   }
   const all = state.sums;
   byId("partitions-section").hidden = state.kind === "controller";
-  say(byId("sums"), `${count(all.partitions, "partition", "partitions")} here, ${number(all.led)} led, ${number(all.tiered)} tiered, `
-    + `${all.ill ? `■ ${number(all.ill)} ill` : "none ill"}, ${bytes(all.local_bytes)} on local disk; ${number(shownCount)} shown`);
-  say(byId("more-partitions"), state.more_partitions ? `${number(state.more_partitions)} more: those come first that are ill, lag, or have changed.` : "");
+  say(byId("sums"), `${count(all.partitions, "partition", "partitions")} on this broker: leader of ${number(all.led)}, ${number(all.tiered)} tiered, `
+    + `${all.ill ? `■ ${number(all.ill)} unhealthy` : "0 unhealthy"}, ${bytes(all.local_bytes)} on local disk; ${number(shownCount)} shown`);
+  say(byId("more-partitions"), state.more_partitions ? `${count(state.more_partitions, "more partition is", "more partitions are")} not shown: unhealthy ones come first, then the largest lag, then the latest change.` : "");
 }
 
 function draw(state) {
@@ -352,7 +355,7 @@ async function ask() {
     byId("away").hidden = true;
     draw(newest);
   } catch (error) {
-    const since = answeredAt ? ` for ${Math.round((Date.now() - answeredAt) / 1000)} s; what stands below is as old` : "";
+    const since = answeredAt ? ` for ${Math.round((Date.now() - answeredAt) / 1000)} s; the values below are that old` : "";
     say(byId("away"), `This node does not answer${since}. (${error.message})`);
     byId("away").hidden = false;
     const status = byId("status");

@@ -74,7 +74,7 @@ def _dispatch(world: World, handler: Handler, pool: HeldPool, frame: bytearray) 
     )
     wide = WideRequests(memory, pool)
     dispatcher = Dispatcher(HandlerTable([handler]), world.metrics, pool, wide, world.clock)
-    answer = dispatcher.dispatch(Peer("PLAINTEXT", ("::1", 9)), memoryview(frame), NOW_MS, 0)
+    answer = dispatcher.dispatch(Peer("PLAINTEXT", ("::1", 9)), memoryview(frame), NOW_MS, 0, 0)
     frame[:] = bytes(len(frame))  # the network recycles it
     return answer
 

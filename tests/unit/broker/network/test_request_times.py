@@ -139,6 +139,25 @@ async def test_a_connection_times_its_requests_from_their_last_byte_on() -> None
             assert (found["Produce"], found["FindCoordinator"]) == times, part
 
 
+async def test_a_request_behind_a_slow_one_waits_in_the_queue() -> None:
+    """The slow one ends the turn, and the next request begins with the next time slice."""
+
+    def slow(_context: RequestContext, _body: bytes) -> list[object]:
+        harness.advance(3)
+        return [b"x"]
+
+    async with serving(slow) as harness:
+        client = await harness.connect()
+        client.send(frame(b"") + frame(b""))
+        await client.answer()
+        await client.answer()
+        harness.advance(50)
+        client.send(frame(b""))
+        await client.answer()
+        assert sums(harness.metrics, "RequestQueueTimeMs") == {"Metadata": 3}
+        assert sums(harness.metrics, "LocalTimeMs") == {"Metadata": 9}
+
+
 async def test_a_request_that_its_client_gives_up_is_timed_until_then() -> None:
     """In an outage these are the slow ones."""
     served = Served()

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from broker.observe.health import REMEDIES, Health, remedy
+from broker.observe.health import REMEDIES, Health, by_cause, remedy
 
 ROOT = Path(__file__).parents[4]
 PART = re.compile(r'health\.(?:checks|warnings)\["([a-z-]+)"\]')
@@ -44,3 +44,18 @@ def test_each_part_that_may_be_ill_has_something_to_do() -> None:
 
 def test_a_part_that_nobody_knows_has_no_remedy() -> None:
     assert remedy("moon: it is full") == ""
+
+
+def test_reasons_of_two_partitions_with_one_cause_are_one_line() -> None:
+    reasons = [
+        "groups: groups of __consumer_offsets-4 are not served: it could not be loaded",
+        "tier: a-1: the newest offset is 3",
+        "groups: groups of __consumer_offsets-11 are not served: it could not be loaded",
+        "tier: a-2: the newest offset is 4",
+        "followers: broker 1 cannot be followed: timed out",
+        "followers: broker 2 cannot be followed: timed out",
+    ]
+    assert [one.text for one in by_cause(reasons)] == [
+        f"{reasons[0]} (the same for 2 partitions: __consumer_offsets-4, __consumer_offsets-11)",
+        *(reasons[one] for one in (1, 3, 4, 5)),
+    ]

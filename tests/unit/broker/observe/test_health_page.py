@@ -21,7 +21,7 @@ SAID_BY = {
         ("metadata_topic/controller/features.py", "controller_problem"),
         ("metadata_topic/raft/events.py", "LAST_EPOCH"),
     ],
-    "disk": [("broker/observe/disk_forecast.py", "DiskForecast.warnings")],
+    "disk": [("broker/observe/disk_forecast.py", "shortage")],
     "features": [("broker/observe/replication_metrics.py", "_missing_feature")],
     "followers": [
         ("broker/replication/manager.py", "ReplicaFetchers.problems"),

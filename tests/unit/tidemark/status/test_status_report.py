@@ -252,6 +252,26 @@ def test_a_reason_of_a_page_has_the_remedy_of_the_page() -> None:
     assert "\x1b" not in shown
 
 
+def test_partitions_with_one_cause_are_one_line_and_all_of_them_in_json() -> None:
+    facts = well()
+    said = [f"partitions: tides-{one} is offline: no file /d/tides-{one}/0" for one in range(100)]
+    said[40:40] = ["partitions: tides-7 is offline: damaged", "logs: log directory /d is offline"]
+    remedies = dict.fromkeys(said, "bring it back")
+    facts.brokers = {
+        one: broker(one, page=Page("red", "", tuple(said), remedies)) for one in (1, 2)
+    }
+    report = validate(facts)
+    shown = [line for line in report.text().splitlines() if line.startswith("node 2: ")]
+    assert shown == [
+        "node 2: partitions: tides-0 is offline: no file /d/tides-0/0 "
+        "(the same for 100 partitions: tides-0, tides-1, tides-2, ...)",
+        "node 2: partitions: tides-7 is offline: damaged",
+        "node 2: logs: log directory /d is offline",
+    ]
+    assert report.text().count("  bring it back\n") == 6
+    assert len(report.as_json()["reasons"]) == 204  # type: ignore[arg-type]
+
+
 def test_no_remedy_is_wider_than_a_terminal() -> None:
     facts = well()
     facts.quorum, facts.quorum_silence = None, "nobody described the quorum"

@@ -209,6 +209,16 @@ def test_nothing_inline_and_nothing_from_elsewhere_stands_in_the_page() -> None:
     assert "url(" not in (STATIC / "page.css").read_text().replace("url(#hatch)", "")
 
 
+def test_the_legend_has_each_mark_of_a_drawing() -> None:
+    page = (STATIC / "page.html").read_text()
+    script = (STATIC / "page.js").read_text()
+    drawn = {*re.findall(r'bar\(.*"(\w+)"\);', script), *re.findall(r'class: "(group)"', script)}
+    assert drawn == {"remote", "local", "group"}
+    assert set(re.findall(r'class="key".*class="(\w+)"/>', page)) == drawn
+    assert '"■ unhealthy"' in script
+    assert ">■ unhealthy<" in page
+
+
 def test_all_text_goes_through_the_function_that_escapes_what_turns_it_round() -> None:
     script = (STATIC / "page.js").read_text()
     assert set(re.findall(r"textContent = (.*);", script)) == {"visible(String(text))", "shown"}

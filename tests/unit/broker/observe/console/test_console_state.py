@@ -157,6 +157,22 @@ def test_reasons_are_shown_by_part_with_what_to_do() -> None:
     assert (tier["status"], tier["text"], tier["remedy"]) == ("yellow", "x: y. Remedy: wait", "")
 
 
+def test_partitions_with_one_cause_are_one_reason_with_its_remedy() -> None:
+    reasons = [f"partitions: t-{one} is offline: no" for one in range(100)]
+    report = {
+        "status": "red",
+        "stage": "running",
+        "parts": {"partitions": "red"},
+        "reasons": reasons,
+        "remedies": dict.fromkeys(reasons, "bring it back"),
+        "notes": [],
+    }
+    found = health(report)
+    [reason] = found["reasons"]
+    assert reason["text"] == "t-0 is offline: no (the same for 100 partitions: t-0, t-1, t-2, ...)"
+    assert (reason["remedy"], found["more_reasons"]) == ("bring it back", 0)
+
+
 def test_only_the_first_reasons_are_shown() -> None:
     report = {
         "status": "red",
