@@ -130,7 +130,9 @@ def shown(address: StoreAddress) -> str:
     settings = address.settings
     if settings.get("bucket"):
         prefix = settings.get("prefix", "").strip("/")
-        return f"s3://{settings['bucket']}/{prefix}".rstrip("/")
+        scheme, _, host = settings.get("endpoint.url", "").strip().partition("://")
+        at = f" at {scheme}://{host.partition('?')[0].rpartition('@')[2]}" if host else ""
+        return f"s3://{settings['bucket']}/{prefix}".rstrip("/") + at
     if settings.get("url"):
         scheme, _, rest = settings["url"].partition("://")
         return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"[:200]
@@ -159,7 +161,7 @@ def unreachable(address: StoreAddress, error: object) -> StoreUnreachableError:
     """The one line of a store that cannot be used: which, from where, why and what to do."""
     return StoreUnreachableError(
         f"the store {shown(address)} cannot be used from host {socket.gethostname()}: {error};"
-        " driver and executors all need its network, its settings (rsm.config.*) and credentials"
+        " each process that reads needs its network, its settings (rsm.config.*) and credentials"
         " where its library looks for them"
     )
 

@@ -130,8 +130,8 @@ def export_to(
     """As `export`, for a command: Spark, which takes 10 s, starts when all else is found right.
 
     Args:
-        start: gives the SparkSession, the same one each time; not called where nothing is new.
-        options: what and how; the type of values comes of `schema`.
+        start: gives the SparkSession, the same each time. It is not called where nothing is new.
+        options: what and how. The type of values comes of `schema`.
         target: opened, and made if there is none, when the topic is found.
         schema: of values, as DDL, which Spark alone can read; None: they stay bytes.
         say: hears lines of progress.

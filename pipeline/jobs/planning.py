@@ -217,9 +217,9 @@ def first_run(left: Sequence[Step], run_bytes: int) -> int:
 
 
 def text_of_work(run: Sequence[Step]) -> str:
-    """What a run reads; how many bytes the brokers will give is not known before.
+    """How much a run reads: bytes of the remote tier, offsets of the brokers.
 
-    A plan guesses those where nothing remote says how large a record is.
+    A plan guesses the brokers' bytes where nothing remote says how large a record is.
     """
     pieces = [piece for step in run for split in step.splits for piece in split.pieces]
     remote = [piece for piece in pieces if isinstance(piece, RemotePiece)]

@@ -56,7 +56,7 @@ def read_split(
         batch_bytes: about the bytes of one Arrow batch.
         lost: takes what is skipped where `source.fail_on_data_loss` is False.
         limits: sizes and deadlines.
-        read: takes the stored bytes of each group of batches before its rows come.
+        read: takes stored bytes. Each group of batches is counted before its rows come.
 
     Raises:
         DataLossError: offsets are gone, and that is to be an error.

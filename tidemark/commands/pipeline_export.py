@@ -23,7 +23,6 @@ from tidemark.remote.options import WrongOptionError, bootstrap_beside
 if TYPE_CHECKING:
     from pipeline.jobs.export import Exported
 
-_MB = 1_000_000
 _ENDS_SHOWN = 8
 
 
@@ -114,11 +113,13 @@ def _report(topic: str, done: "Exported") -> None:
 
 def done_text(topic: str, done: "Exported") -> str:
     """The last line: what was written, and from how much of the log it was made."""
+    from tidemark.remote.segments_view import size_text
+
     files = "1 file" if done.files == 1 else f"{done.files} files"
     commits = "1 commit" if done.runs == 1 else f"{done.runs} commits"
     return (
-        f"{topic}: {done.rows} records, {done.read_bytes / _MB:.1f} MB of the log, are"
-        f" {done.size_bytes / _MB:.1f} MB in {files}; {commits}"
+        f"{topic}: {done.rows} records, {size_text(done.read_bytes)} of the log, are"
+        f" {size_text(done.size_bytes)} in {files}; {commits}"
     )
 
 

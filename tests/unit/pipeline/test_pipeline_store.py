@@ -78,6 +78,8 @@ def test_nothing_secret_is_shown() -> None:
     address = StoreAddress(FSSPEC, {"url": "sftp://me:hunter2@host/dir", "option.key": "hunter2"})
     assert "hunter2" not in repr(address) + shown(address)
     assert shown(address) == "sftp://host/dir"
+    endpoint = {"bucket": "logs", "prefix": "a/", "endpoint.url": "http://me:hunter2@h:4566?x=y"}
+    assert shown(StoreAddress(S3, endpoint)) == "s3://logs/a at http://h:4566"
 
 
 def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path) -> None:

@@ -233,6 +233,29 @@ def test_an_export_that_cannot_be_starts_no_spark(
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("--bucket=s3://x", "--storage-config=endpoint.ulr=http://h:1"),
+            "rsm.config.endpoint.ulr;",
+        ),
+        (("--conf=x",), "must be key=value"),
+        ((), "the Kafka client refuses a setting: no.such.setting"),
+    ],
+)
+def test_a_verification_that_cannot_be_starts_no_spark(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    monkeypatch.setattr(session, "spark_session", lambda *_: NoSession())
+    config = tmp_path / "client.properties"
+    config.write_text("no.such.setting=1\n")
+    place = ("--bootstrap-server=127.0.0.1:1", f"--command-config={config}")
+    done = tidemark("pipeline", "verify", "orders", *place, *arguments)
+    assert done.exit_code == 1
+    assert words in done.stderr
+
+
 class NoSession:
     """A session that may be asked for and does not start."""
 
@@ -243,9 +266,9 @@ class NoSession:
 
 
 def test_an_export_says_of_how_much_of_the_log_its_small_files_are_made() -> None:
-    done = Exported(runs=1, files=2, rows=162_967, size_bytes=212_000, read_bytes=6_640_000)
+    done = Exported(runs=1, files=2, rows=162_967, size_bytes=39_000, read_bytes=6_640_000)
     assert done_text("tides", done) == (
-        "tides: 162967 records, 6.6 MB of the log, are 0.2 MB in 2 files; 1 commit"
+        "tides: 162967 records, 6.33 MiB of the log, are 38.1 KiB in 2 files; 1 commit"
     )
 
 
