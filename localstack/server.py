@@ -57,7 +57,7 @@ def main() -> None:
     runtime = current.initialize_runtime()
 
     def end(*_: object) -> None:
-        """There is nothing to save, and LocalStack's own way out takes seconds."""
+        """There is nothing to save, and LocalStack's own remedy takes seconds."""
         if asked.temporary:
             shutil.rmtree(asked.data, ignore_errors=True)
         os._exit(0)

@@ -1,7 +1,7 @@
 """Exports a topic to Parquet: executors write the files, the driver commits them.
 
 A command makes one run after the other, each with one commit, so that a kill costs a run at most.
-What there is to export is fixed when it begins, and anew where another export came between.
+What there is to export is fixed when it begins, and again where another export came between.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -32,8 +32,8 @@ from pipeline.jobs.planning import (
     Step,
     after,
     check_lineage,
+    deleted_text,
     first_run,
-    gone_text,
     only_brokers,
     ranges_left,
     steps,
@@ -85,7 +85,7 @@ class Exported:
         ends: by partition, the end (exclusive) of what the target holds now; none where nothing was
             ever exported.
         only_brokers: by partition, how many offsets are behind that and in no remote tier; those
-            that have none, and all of a bucket that is read alone, are left out.
+            that have none, and all of a bucket that is read alone, are excluded.
     """
 
     runs: int = 0
@@ -194,7 +194,7 @@ class _Export:
             now, left = left[:count], left[count:]
             held = after(found, now)
             self._one_run(run, now, held)
-        self._count_gone(self._bounds)
+        self._count_deleted(self._bounds)
         ends = {} if held is None else held.offsets
         return replace(self._done, ends=dict(ends), only_brokers=only_brokers(ends, self._bounds))
 
@@ -272,7 +272,7 @@ class _Export:
                 notes=reasons,
             )
         )
-        self._count_gone({step.partition for step in now})
+        self._count_deleted({step.partition for step in now})
         self._say(f"committed run {run}: {len(files)} files, {self._done.rows} rows in all so far")
 
     def _write(self, run: str, now: list[Step]) -> list[TaskDone]:
@@ -325,11 +325,11 @@ class _Export:
         self._ledger.begin(run, identity)
         self._ledger.abandon(run)
 
-    def _count_gone(self, partitions: Collection[int]) -> None:
-        """Note what the plan left out of partitions that are exported now, and its warnings."""
+    def _count_deleted(self, partitions: Collection[int]) -> None:
+        """Note what the plan excluded from partitions that are exported now, and its warnings."""
         for partition in sorted(set(self._gone) & set(partitions)):
             gone = self._gone.pop(partition)
-            note = gone_text(self._options.topic, partition, gone)
+            note = deleted_text(self._options.topic, partition, gone)
             self._add(Exported(lost=gone.end - gone.start, notes=(note,)))
         said = set(self._done.notes)
         self._add(Exported(notes=tuple(one for one in self._warnings if one not in said)))

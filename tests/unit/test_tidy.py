@@ -1,4 +1,4 @@
-"""House rules that no linter knows. A failure names file and line."""
+"""Rules of this repository that no linter knows. A failure names file and line."""
 
 import ast
 import re
@@ -59,7 +59,7 @@ SHORT_FILES = {
     "local_log/manager/closing.py": "one thing that a manager does with all logs",
     "local_log/manager/dir_failures.py": "one thing that a manager does with all logs",
     "runtime/version.py": "one fact, for programs that load nothing else of ours",
-    "local_log/small_files.py": "below all floors of a log",
+    "local_log/small_files.py": "below all layers of a log",
     "metadata_topic/controller/result.py": "below all decisions",
     "metadata_topic/quorum/errors.py": "below all of the quorum",
     "metadata_topic/raft/config.py": "below all of the core; brokers make it",
@@ -70,7 +70,7 @@ SHORT_FILES = {
     "pipeline/spark/reading.py": "loaded when something is read: `source` must be light",
     "pipeline/spark/stream_reader_42.py": "needs PySpark 4.2",
     "rlmm/loader.py": "loads a plugin by its name",
-    "rlmm/red.py": "below all kinds of red, in each package",
+    "rlmm/health_text.py": "below all kinds of red, in each package",
     "rsm_plugins/hdfs/native_fs.py": "needs hdfs-native, an extra",
 }
 """Files of the packages that are shorter than a subject, and why they are files."""
