@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 BUCKET = "tidemark"
 STOP_S = 30.0
 POLL_S = 0.2
+LINES_SHOWN = 15
 Processes = list["subprocess.Popen[str]"]
 
 
@@ -36,25 +37,60 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: told.set())
     data = Path(tempfile.mkdtemp(prefix="tidemark-s3-"))
+    log = data.with_name(f"{data.name}.localstack.log")  # kept if LocalStack ends by itself
     running: Processes = []
     try:
-        run(asked, data, running, told)
+        run(asked, data, log, running, told)
     finally:
+        is_asked, ended = told.is_set(), [process.poll() for process in running]
         codes = [stop(process) for process in reversed(running)]
         shutil.rmtree(data, ignore_errors=True)
+        if not is_asked:  # the last lines on the screen: the broker has printed more
+            for line in why_ended(ended, log):
+                say(line)
+        if is_asked or not is_kept(ended, log):
+            log.unlink(missing_ok=True)
     sys.exit(0 if told.is_set() and codes == [0, 0] else 1)
 
 
-def run(asked: argparse.Namespace, data: Path, running: Processes, told: threading.Event) -> None:
+def why_ended(codes: list[int | None], log: Path) -> list[str]:
+    """Name the process that ended first, how it ended, and where its lines are.
+
+    Args:
+        codes: exit codes of LocalStack and of the broker, as far as they were started, before
+            either was stopped; None: it ran.
+        log: of LocalStack; the broker prints on the screen.
+    """
+    names = {0: "LocalStack", 1: "the broker"}
+    first = next((place for place, code in enumerate(codes) if code is not None), None)
+    if first is None:
+        return []
+    code = codes[first] or 0
+    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    said = f"{names[first]} ended {how}, without being asked to, so all ended"
+    if first == 1 or not is_kept(codes, log):
+        return [f"{said}; see its lines above"]
+    lines = log.read_text(errors="replace").splitlines()[-LINES_SHOWN:]
+    return [f"{said}; its log is {log}, and ends with:", *(f"  {line}" for line in lines)]
+
+
+def is_kept(codes: list[int | None], log: Path) -> bool:
+    """Whether LocalStack ended by itself and said something."""
+    return bool(codes and codes[0] is not None and log.exists() and log.stat().st_size)
+
+
+def run(
+    asked: argparse.Namespace, data: Path, log: Path, running: Processes, told: threading.Event
+) -> None:
     """Start LocalStack, then the broker; return when one has ended, or when told to stop."""
     say("starting LocalStack's S3")
     place = ["--port", str(asked.s3_port), "--data", str(data / "s3"), "--bucket", BUCKET]
-    place += ["--parent", str(os.getpid())]
+    place += ["--parent", str(os.getpid()), "--log", str(log)]
     store = start(running, [str(HERE / "start.py"), *place], stdout=subprocess.PIPE)
     url = url_of(store, told)
     if url is None:
         return
-    say(f"LocalStack's S3 is ready: {url}/{BUCKET}")
+    say(f"LocalStack's S3 is ready: {url}/{BUCKET} (its log: {log})")
     os.environ.setdefault("AWS_ACCESS_KEY_ID", "test")
     os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "test")
     command = ["dev", "--data", str(data), "--port", str(asked.port), "--s3", f"{url}/{BUCKET}"]

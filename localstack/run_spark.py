@@ -59,6 +59,8 @@ def main() -> None:
     )
     try:
         sys.exit(run(asked, Stand(stand, told)))
+    except KeyboardInterrupt:  # while Spark starts or answers
+        sys.exit(130)
     finally:
         stand.terminate()
         stand.wait(TOLD_S)
@@ -71,7 +73,7 @@ def hear(told: threading.Event) -> None:
 
 
 class Stand:
-    """LocalStack and the broker, as one process that may end, and a person who may say stop."""
+    """LocalStack and the broker: one process, which may end, and says why; a person may stop it."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", told: threading.Event) -> None:
         self._process, self.told = process, told
@@ -106,8 +108,10 @@ def run(asked: argparse.Namespace, stand: Stand) -> int:
     os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "test")
     if not stand.wait_for("the topic's segments in S3", lambda: is_copied(bootstrap)):
         return 1
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # ends Spark at once, also as it starts
     ask(bootstrap)
-    hear(stand.told)  # PySpark has put a handler of its own in place
+    hear(stand.told)
     if not asked.once:
         say("the broker and S3 stay up until Ctrl-C; docs/spark.md continues from here,")
         say("in a second shell: export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test")
@@ -159,25 +163,15 @@ def is_copied(bootstrap: str) -> bool:
 
 def ask(bootstrap: str) -> None:
     """Run the first query, and show it before."""
-    from pipeline.java_home import provide_java
-
-    provide_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers are another Python
-    from pyspark.sql import SparkSession
+    from pipeline.jobs.session import spark_session
 
     say("starting Spark")
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .appName("tidemark")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    query = FIRST_QUERY.format(bootstrap=bootstrap)
-    print(query, flush=True)
-    exec(query, {"spark": spark})
-    spark.stop()
+    settings = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
+    with spark_session("tidemark", "local[2]", settings) as spark:
+        spark.sparkContext.setLogLevel("ERROR")
+        query = FIRST_QUERY.format(bootstrap=bootstrap)
+        print(query, flush=True)
+        exec(query, {"spark": spark})
 
 
 def say(message: str) -> None:

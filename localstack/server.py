@@ -1,8 +1,9 @@
 """LocalStack's S3 in this process; start.py runs it with the interpreter of its environment.
 
 Everything the outside can see is fixed here: listens on 127.0.0.1 alone, calls nobody over the
-network, writes below --data alone, ends with its parent. Two settings have no public knob in 4.13.1
-and are set in its modules, and one of its locks is repaired there; the exact pin makes that safe.
+network, writes below --data alone, ends with its parent. Three settings have no public knob in
+4.13.1 and are set in its modules, and one of its locks is repaired there; the exact pin makes that
+safe.
 """
 
 import argparse
@@ -40,11 +41,16 @@ def main() -> None:
     import localstack.services.s3.provider as s3
     from localstack.logging.setup import setup_logging_from_config
     from localstack.runtime import current
+    from localstack.runtime.server import twisted as web_server
     from localstack.services.s3.storage import ephemeral
     from localstack.utils.aws import aws_stack
 
     s3.DEFAULT_S3_TMP_DIR = str(asked.data / "s3")  # else: one directory in /tmp for everybody
     aws_stack.CACHE_S3_HOSTNAME_DNS_STATUS = False  # else: asks the name server at the start
+    endpoints = web_server.endpoints
+    endpoints.TCP4ServerEndpoint = functools.partial(  # else: GATEWAY_LISTEN gives the port alone
+        endpoints.TCP4ServerEndpoint, interface="127.0.0.1"
+    )
     close_what_a_failed_read_opened(ephemeral, s3.S3Provider)
     url = f"http://127.0.0.1:{asked.port}"
     setup_logging_from_config()

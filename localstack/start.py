@@ -41,6 +41,7 @@ def main() -> None:
         default=os.getppid(),
         help="end when this process, the parent, is gone",
     )
+    parser.add_argument("--log", type=Path, help="takes what LocalStack prints; default: stderr")
     parser.add_argument("--prepare", action="store_true", help="make the environment, no more")
     asked = parser.parse_args()
     python = prepared_python()
@@ -61,6 +62,9 @@ def main() -> None:
     if asked.data is None:
         server.append("--temporary")
     os.environ["TIDEMARK_BUCKETS"] = " ".join(asked.bucket or [BUCKET])
+    if asked.log:
+        with asked.log.open("ab") as log:
+            os.dup2(log.fileno(), 2)
     os.execv(python, server)
 
 

@@ -3,7 +3,7 @@
 Errors travel from executors to the driver as pickles, so each is made of its message alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import wraps
 from importlib.util import find_spec
 from typing import Any, Final, TypeVar
@@ -12,6 +12,7 @@ from kafka_protocol.errors import TidemarkError
 from runtime.version import install_command
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 SKIP_LOST: Final = (
     "failOnDataLoss=false in Spark, fail_on_data_loss=False in a scan, --skip-lost on the command"
@@ -65,6 +66,14 @@ def without_stack(function: F) -> F:
             raise error.with_traceback(None) from None
 
     return call  # type: ignore[return-value]
+
+
+def told_items(items: Generator[T, None, None]) -> Generator[T, None, None]:
+    """The same items; errors as of `without_stack`. Closing it closes `items`."""
+    try:
+        yield from items
+    except TidemarkError as error:
+        raise error.with_traceback(None) from None
 
 
 def need(extra: str, *packages: str) -> None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from kafka_protocol.types import TopicPartition
 from pipeline.columns import DEFAULT_COLUMNS, schema_of
-from pipeline.errors import OptionError
+from pipeline.errors import OptionError, told, told_items
 from pipeline.opening import open_log
 from pipeline.read.lost import LostOffsets
 from pipeline.read.split import BATCH_BYTES, read_split
@@ -70,6 +70,7 @@ class Scan:
                 yield from batches
 
 
+@told
 def scan(
     topic: str,
     *,
@@ -106,7 +107,7 @@ def scan(
         columns,
         options,
     )
-    return pa.RecordBatchReader.from_batches(planned.schema, planned.batches())
+    return pa.RecordBatchReader.from_batches(planned.schema, told_items(planned.batches()))
 
 
 def plan_scan(

@@ -10,7 +10,7 @@ from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.primitives import uuid_from_text
 from pipeline.client_names import client_name, why_idle
 from pipeline.errors import OptionError
-from pipeline.store import address_of_url
+from pipeline.store import address_of_class, address_of_url
 from pipeline.values import ClusterAddress, Isolation, StoreAddress, Where
 
 log = logging.getLogger(__name__)
@@ -157,10 +157,11 @@ def _store(bucket: str | None, settings: Mapping[str, str]) -> StoreAddress | No
     own = {name: value for name, value in settings.items() if name != "class"}
     class_name = settings.get("class")
     if bucket is not None:
-        address = address_of_url(bucket, own)
-        return StoreAddress(class_name, address.settings) if class_name else address
+        if class_name:
+            return address_of_class(class_name, {**address_of_url(bucket).settings, **own})
+        return address_of_url(bucket, own)
     if class_name:
-        return StoreAddress(class_name, own)
+        return address_of_class(class_name, own)
     if own:
         raise OptionError("storage settings need a store: name it by bucket, or by 'class'")
     return None

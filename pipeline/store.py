@@ -11,6 +11,8 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
@@ -27,6 +29,7 @@ from rsm_plugins.api import (
     RetriableRemoteStorageError,
 )
 from rsm_plugins.loader import JAVA_COUNTERPARTS, load_storage_manager
+from rsm_plugins.settings import FROM_BROKER, PREFIX
 
 _DEADLINE_S = 60.0
 
@@ -52,10 +55,34 @@ def address_of_url(url: str, settings: Mapping[str, str] | None = None) -> Store
         settings: more of the plugin's (`rsm.config.*`, prefix removed); they win.
 
     Raises:
-        OptionError: it is no URL of a store.
+        OptionError: it is no URL of a store, or the plugin has no such setting.
     """
     class_name, named = _plugin_of_url(url.strip())
-    return StoreAddress(class_name, {**named, **(settings or {})})
+    return address_of_class(class_name, {**named, **(settings or {})})
+
+
+def address_of_class(class_name: str, settings: Mapping[str, str]) -> StoreAddress:
+    """The address of a plugin whose settings a user gives.
+
+    A plugin only warns of an unknown name, as brokers pass it settings that were made for another
+    one. A reader who misspells `endpoint.url` would wait for a store that is not there. Nothing is
+    checked where the plugin declares no settings, or cannot be loaded: `open_store` says why.
+
+    Raises:
+        OptionError: the plugin declares its settings, and has none of a name.
+    """
+    address = StoreAddress(class_name, settings)
+    try:
+        declared = getattr(load_storage_manager(class_name), "SETTINGS", ())
+    except ValueError:
+        return address
+    names = [one.name for one in declared]
+    for name in sorted(settings.keys() - FROM_BROKER):
+        if names and not any(fnmatchcase(name, one) for one in names):
+            near = get_close_matches(name, names, 1)
+            hint = f"did you mean {PREFIX}{near[0]}?" if near else f"it has {', '.join(names)}"
+            raise OptionError(f"the store has no setting {PREFIX}{name[:100]}; {hint}")
+    return address
 
 
 def _plugin_of_url(url: str) -> tuple[str, dict[str, str]]:
@@ -103,7 +130,9 @@ def shown(address: StoreAddress) -> str:
     settings = address.settings
     if settings.get("bucket"):
         prefix = settings.get("prefix", "").strip("/")
-        return f"s3://{settings['bucket']}/{prefix}".rstrip("/")
+        scheme, _, host = settings.get("endpoint.url", "").strip().partition("://")
+        at = f" at {scheme}://{host.partition('?')[0].rpartition('@')[2]}" if host else ""
+        return f"s3://{settings['bucket']}/{prefix}".rstrip("/") + at
     if settings.get("url"):
         scheme, _, rest = settings["url"].partition("://")
         return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"[:200]
@@ -132,7 +161,7 @@ def unreachable(address: StoreAddress, error: object) -> StoreUnreachableError:
     """The one line of a store that cannot be used: which, from where, why and what to do."""
     return StoreUnreachableError(
         f"the store {shown(address)} cannot be used from host {socket.gethostname()}: {error};"
-        " driver and executors all need its network, its settings (rsm.config.*) and credentials"
+        " each process that reads needs its network, its settings (rsm.config.*) and credentials"
         " where its library looks for them"
     )
 

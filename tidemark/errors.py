@@ -7,6 +7,7 @@ apart (`tidemark.BrokerError`): the test's process imports nothing else of ours.
 
 from broker.config.key import ConfigError
 from kafka_protocol.errors import KafkaError, TidemarkError
+from pipeline.errors import DataLossError, OptionError, PipelineError, StoreUnreachableError
 from rlmm.api import MetadataError
 from rsm_plugins.api import (
     RemoteObjectDamagedError,
@@ -17,11 +18,15 @@ from rsm_plugins.api import (
 
 __all__ = [
     "ConfigError",
+    "DataLossError",
     "KafkaError",
     "MetadataError",
+    "OptionError",
+    "PipelineError",
     "RemoteObjectDamagedError",
     "RemoteResourceNotFoundError",
     "RemoteStorageError",
     "RetriableRemoteStorageError",
+    "StoreUnreachableError",
     "TidemarkError",
 ]

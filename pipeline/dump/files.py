@@ -56,6 +56,15 @@ def write_batches(
             raise
 
 
+def first_rows(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
+    """So many rows of all, at least one; no batch after the last of them is asked for."""
+    for batch in batches:
+        yield batch.slice(0, count)
+        count -= batch.num_rows
+        if count <= 0:
+            return
+
+
 class _Outlet(io.RawIOBase):
     """Where a writer writes to; once shut it drops the rest, as writers end a file in any case."""
 

@@ -6,7 +6,7 @@ What there is to export is fixed when it begins, and again where another export 
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from pipeline.jobs.delta_table import (
 )
 from pipeline.jobs.directory_ledger import DirectoryLedger
 from pipeline.jobs.iceberg_catalog import open_iceberg
+from pipeline.jobs.json_schema import value_type_of
 from pipeline.jobs.ledger import Ledger
 from pipeline.jobs.place_fsspec import open_place
 from pipeline.jobs.planning import (
@@ -33,9 +34,11 @@ from pipeline.jobs.planning import (
     check_lineage,
     deleted_text,
     first_run,
+    only_brokers,
     ranges_left,
     steps,
     tasks,
+    text_of_work,
 )
 from pipeline.jobs.spark_job import run_job
 from pipeline.jobs.table_ledger import COMMIT_DEADLINE_S, TableLedger
@@ -43,7 +46,8 @@ from pipeline.jobs.values import Committed, DataFile, Identity, OvertakenError, 
 from pipeline.jobs.write_task import TaskDone, WriteTask, file_schema, write_task
 from pipeline.log import TieredLog
 from pipeline.opening import open_log
-from pipeline.values import OffsetRange, SplitLimits, Where
+from pipeline.store import shared_store
+from pipeline.values import OffsetRange, RemotePiece, SplitLimits, Where
 
 Say = Callable[[str], None]
 
@@ -74,10 +78,14 @@ class Exported:
 
     Attributes:
         size_bytes: of the files; Parquet keeps what repeats once, and may be much smaller.
-        read_bytes: stored bytes of the log that they were made of, about.
+        read_bytes: stored bytes of the log that they were made of.
         unparsed: values that are no JSON of the schema; their bytes were kept.
         lost: offsets that were skipped because they are gone.
         notes: sentences for the user.
+        ends: by partition, the end (exclusive) of what the target holds now; none where nothing was
+            ever exported.
+        only_brokers: by partition, how many offsets are behind that and in no remote tier; those
+            that have none, and all of a bucket that is read alone, are excluded.
     """
 
     runs: int = 0
@@ -88,6 +96,8 @@ class Exported:
     unparsed: int = 0
     lost: int = 0
     notes: tuple[str, ...] = ()
+    ends: Mapping[int, int] = field(default_factory=dict)
+    only_brokers: Mapping[int, int] = field(default_factory=dict)
 
 
 def export(spark: Any, options: ExportOptions, ledger: Ledger, say: Say | None = None) -> Exported:
@@ -105,19 +115,58 @@ def export(spark: Any, options: ExportOptions, ledger: Ledger, say: Say | None =
         JobFailedError: a task failed.
         OptionError: the target holds something else, or nobody is named who knows the tail.
     """
+    _check_tail(options)
+    with closing(open_log(options.where)) as log:
+        return _Export(lambda: spark, options, ledger, log, say or (lambda _line: None)).run()
+
+
+def export_to(
+    start: Callable[[], Any],
+    options: ExportOptions,
+    target: "Target",
+    schema: str | None,
+    say: Say,
+) -> Exported:
+    """As `export`, for a command: Spark, which takes 10 s, starts when all else is found right.
+
+    Args:
+        start: gives the SparkSession, the same each time. It is not called where nothing is new.
+        options: what and how. The type of values comes of `schema`.
+        target: opened, and made if there is none, when the topic is found.
+        schema: of values, as DDL, which Spark alone can read; None: they stay bytes.
+        say: hears lines of progress.
+
+    Raises:
+        UnknownTopicError: there is no such topic.
+        OptionError, PipelineError: see `export` and `open_target`.
+    """
+    _check_tail(options)
+    with closing(open_log(options.where)) as log:
+        log.topic_id(options.topic)
+        if schema is not None:
+            start()
+            options = replace(options, value_type=value_type_of(schema))
+        with closing(open_target(target, options.topic, options.value_type)) as ledger:
+            return _Export(start, options, ledger, log, say).run()
+
+
+def _check_tail(options: ExportOptions) -> None:
     if options.tail and options.where.cluster is None:
         raise OptionError("the tail is to be exported: name brokers, a bucket alone has none of it")
-    with closing(open_log(options.where)) as log:
-        return _Export(spark, options, ledger, log, say or (lambda _line: None)).run()
 
 
 class _Export:
     """One command."""
 
     def __init__(
-        self, spark: Any, options: ExportOptions, ledger: Ledger, log: TieredLog, say: Say
+        self,
+        start: Callable[[], Any],
+        options: ExportOptions,
+        ledger: Ledger,
+        log: TieredLog,
+        say: Say,
     ) -> None:
-        self._spark, self._options, self._ledger = spark, options, ledger
+        self._start, self._options, self._ledger = start, options, ledger
         self._log, self._say = log, say
         self._bounds: dict[int, Bounds] = {}
         self._done = Exported()
@@ -134,6 +183,8 @@ class _Export:
         if not left and self._ledger.has_leftovers():
             self._sweep(identity)
         while left:
+            self._see_store(left)
+            self._start()
             run = new_run_name()
             found = self._ledger.begin(run, identity)
             if found != (held or Committed(identity)):  # another one ended since, perhaps further
@@ -144,7 +195,20 @@ class _Export:
             held = after(found, now)
             self._one_run(run, now, held)
         self._count_deleted(self._bounds)
-        return self._done
+        ends = {} if held is None else held.offsets
+        return replace(self._done, ends=dict(ends), only_brokers=only_brokers(ends, self._bounds))
+
+    def _see_store(self, left: list[Step]) -> None:
+        """See that the store of what is to be read can be used from here, before Spark starts.
+
+        Raises:
+            OptionError, StoreUnreachableError: see `pipeline.store.open_store`.
+        """
+        source = self._log.source
+        splits = [split for step in left for split in step.splits]
+        pieces = [piece for split in splits for piece in split.pieces]
+        if source.store is not None and any(isinstance(one, RemotePiece) for one in pieces):
+            shared_store(source.store, source.cluster_id)
 
     def _left(self, held: Committed | None) -> list[Step]:
         """Plan what is to be done; what was said of a plan before this one counts no more."""
@@ -202,7 +266,7 @@ class _Export:
                 files=len(files),
                 rows=sum(one.rows for one in files),
                 size_bytes=sum(one.size_bytes for one in files),
-                read_bytes=sum(step.bytes_estimate for step in now),
+                read_bytes=sum(one.read_bytes for one in done),
                 unparsed=sum(one.unparsed for one in files),
                 lost=sum(one.lost for one in done),
                 notes=reasons,
@@ -225,13 +289,13 @@ class _Export:
             )
             for splits in work
         ]
-        size = sum(step.bytes_estimate for step in now)
+        text = text_of_work(now)
         label = f"Tidemark export of {self._options.topic}, run {run}"
 
         def watch(done: int, total: int) -> None:
-            self._say(f"run {run}: {done} of {total} tasks, {size / 1e6:.0f} MB to read")
+            self._say(f"run {run}: {done} of {total} tasks, {text}")
 
-        return run_job(self._spark, label, jobs, write_task, watch)
+        return run_job(self._start(), label, jobs, write_task, watch)
 
     def _commit(self, run: str, committed: Committed, files: list[DataFile]) -> None:
         """Commit; tried again where the store fails, as the first try may have succeeded.

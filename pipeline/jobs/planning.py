@@ -9,7 +9,8 @@ from itertools import groupby
 
 from pipeline.errors import DataLossError
 from pipeline.jobs.values import Committed
-from pipeline.values import OffsetRange, Piece, RemotePiece, Split
+from pipeline.plan.splits import bytes_of
+from pipeline.values import OffsetRange, Piece, RemotePiece, Split, TailPiece
 from rlmm.lineage import epoch_at
 
 
@@ -81,6 +82,24 @@ def ranges_left(
         if start < bound.end:
             ranges[partition] = OffsetRange(start, bound.end)
     return Remaining(ranges, gone)
+
+
+def only_brokers(ends: Mapping[int, int], bounds: Mapping[int, Bounds]) -> dict[int, int]:
+    """How many offsets of each partition are in no remote tier and were not exported.
+
+    Args:
+        ends: next offset by partition, as it is committed.
+        bounds: of this export.
+
+    Returns:
+        Partitions that have some; none of a bucket alone, which does not know where the log ends.
+    """
+    counts = {
+        partition: bound.log_end - max(bound.end, ends.get(partition, 0))
+        for partition, bound in sorted(bounds.items())
+        if bound.log_end is not None
+    }
+    return {partition: count for partition, count in counts.items() if count > 0}
 
 
 def check_lineage(
@@ -195,6 +214,19 @@ def first_run(left: Sequence[Step], run_bytes: int) -> int:
             return count
         total += step.bytes_estimate
     return len(left)
+
+
+def text_of_work(run: Sequence[Step]) -> str:
+    """How much a run reads: bytes of the remote tier, offsets of the brokers.
+
+    A plan guesses the brokers' bytes where nothing remote says how large a record is.
+    """
+    pieces = [piece for step in run for split in step.splits for piece in split.pieces]
+    remote = [piece for piece in pieces if isinstance(piece, RemotePiece)]
+    tail = sum(one.last - one.first + 1 for one in pieces if isinstance(one, TailPiece))
+    texts = [f"{sum(map(bytes_of, remote)) / 1e6:.1f} MB of the remote tier"] if remote else []
+    texts += [f"{tail} offsets of the brokers"] if tail else []
+    return f"{' and '.join(texts) or 'nothing'} to read"
 
 
 def after(held: Committed, run: Sequence[Step]) -> Committed:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pipeline.errors import need
 from pipeline.java_home import provide_java
+from runtime.child_process import killing_children_on_error
 
 _PYTHON: Final = "spark.pyspark.python"
 _MAY_NAME_A_MASTER: Final = frozenset(
@@ -35,6 +36,9 @@ def name_workers_python(
 def spark_session(name: str, master: str | None, settings: Mapping[str, str]) -> Iterator[Any]:
     """A session, stopped at the end; workers run this Python unless a setting names another.
 
+    PySpark alone would leave its JVM behind where Ctrl-C comes while it starts: the directory in
+    which the JVM is to write its port is gone then, and the JVM waits for a driver permanently.
+
     Args:
         name: what Spark's UI shows.
         master: `local[4]`, `spark://host:7077`, ...; None: what Spark's own settings say.
@@ -54,7 +58,8 @@ def spark_session(name: str, master: str | None, settings: Mapping[str, str]) ->
         builder = builder.master(master)
     for key, value in (ours | dict(settings)).items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with killing_children_on_error():
+        session = builder.getOrCreate()
     try:
         yield session
     finally:

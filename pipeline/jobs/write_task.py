@@ -39,11 +39,13 @@ class TaskDone:
 
     Attributes:
         lost: offsets that could not be read and were skipped; `reasons` has a sentence for each.
+        read_bytes: stored bytes of the batches that were read, of segments and of brokers' answers.
     """
 
     files: tuple[DataFile, ...]
     lost: int
     reasons: tuple[str, ...]
+    read_bytes: int
 
 
 def file_schema(value_type: pa.StructType | None) -> pa.Schema:
@@ -64,14 +66,14 @@ def write_task(task: WriteTask) -> TaskDone:
         OSError: the target does not take the files.
     """
     pa.set_cpu_count(1)  # Spark counts on one core a task
-    lost = LostOffsets()
+    lost, sizes = LostOffsets(), list[int]()
     decode = None if task.value_type is None else JsonValues(task.value_type)
     partition = task.splits[0].partition.partition
     files = DayFiles(task.place, replace(task.names, attempt=_attempt()), partition, task.limits)
     for split in task.splits:
-        for batch in read_split(split, task.source, COLUMNS, lost=lost):
+        for batch in read_split(split, task.source, COLUMNS, lost=lost, read=sizes.append):
             files.add(batch if decode is None else decode(batch))
-    return TaskDone(tuple(files.close()), lost.count, lost.reasons)
+    return TaskDone(tuple(files.close()), lost.count, lost.reasons, sum(sizes))
 
 
 def _attempt() -> str:

@@ -5,7 +5,7 @@ the way. Offsets that are gone are an error or are counted, see `pipeline.read.l
 """
 
 import logging
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -42,6 +42,7 @@ def read_split(
     batch_bytes: int = BATCH_BYTES,
     lost: LostOffsets | None = None,
     limits: ReadLimits | None = None,
+    read: Callable[[int], object] = lambda _size_bytes: None,
 ) -> Generator[pa.RecordBatch, None, None]:
     """The rows of a split, ascending by offset.
 
@@ -55,6 +56,7 @@ def read_split(
         batch_bytes: about the bytes of one Arrow batch.
         lost: takes what is skipped where `source.fail_on_data_loss` is False.
         limits: sizes and deadlines.
+        read: takes stored bytes. Each group of batches is counted before its rows come.
 
     Raises:
         DataLossError: offsets are gone, and that is to be an error.
@@ -73,6 +75,7 @@ def read_split(
     groups = read_ahead(reading.groups(), reading.progress, reading.limits.silence_s)
     with closing(groups):
         for group in groups:
+            read(len(group.data))
             yield from decode_group(
                 group.data, group.origin, group.keep, columns, batch_bytes=batch_bytes
             )

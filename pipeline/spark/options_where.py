@@ -18,7 +18,7 @@ from pipeline.spark.options_names import (
     client_settings,
 )
 from pipeline.spark.options_values import boolean, one_of, partition_numbers, topic_texts
-from pipeline.store import address_of_url
+from pipeline.store import address_of_class, address_of_url
 from pipeline.values import ClusterAddress, Isolation, StoreAddress, Where
 
 _CLASS: Final = "remote.log.storage.manager.class.name"
@@ -61,7 +61,7 @@ def _store(options: Mapping[str, str]) -> StoreAddress | None:
             raise OptionError(f"give {_BUCKET} or {_CLASS}, not both: the URL says the class")
         return address_of_url(url, settings)
     if class_name:
-        return StoreAddress(class_name, settings)
+        return address_of_class(class_name, settings)
     if settings:
         raise OptionError(
             f"options {RSM}* are given: give {_CLASS}, too, or say the store by {_BUCKET}"

@@ -74,7 +74,7 @@ _RETRIABLE_STATUSES = frozenset({408, 409, 425, 429})
 _FATAL_SERVER_STATUSES = frozenset({501, 505})
 
 _CREDENTIALS = (
-    "check the credentials that the broker's process finds: AWS_ACCESS_KEY_ID and"
+    "check the credentials that this process finds: AWS_ACCESS_KEY_ID and"
     " AWS_SECRET_ACCESS_KEY in its environment, the shared AWS files (profile:"
     f" {PREFIX}profile), or its role"
 )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from botocore.exceptions import ClientError
 
@@ -22,6 +23,13 @@ def test_objects_come_back_with_their_checksums(s3: S3Endpoint) -> None:
     bucket, client = s3.new_bucket(), s3.client()
     client.put_object(Bucket=bucket, Key="a/b", Body=b"tides", ChecksumCRC32C="Vu1QHg==")
     assert s3.keys(bucket) == {"a/b": 5}
+
+
+def test_only_this_machine_reaches_it(s3: S3Endpoint) -> None:
+    """Its own setting of the address, GATEWAY_LISTEN, gives the port alone."""
+    port = int(s3.url.rpartition(":")[2])
+    found = [one.laddr for one in psutil.net_connections("tcp") if one.status == "LISTEN"]
+    assert [address.ip for address in found if address.port == port] == ["127.0.0.1"]
 
 
 def test_a_wrong_checksum_is_refused(s3: S3Endpoint) -> None:

@@ -80,7 +80,7 @@ def test_a_directory_holds_every_row_once_however_often_it_is_exported(
     assert rows_in(to) == bucket.rows()
     assert first.rows == len(bucket.rows())
     before = files_of(to)
-    assert export(spark, options_of(bucket), directory(to)) == Exported()
+    assert export(spark, options_of(bucket), directory(to)).runs == 0
     assert files_of(to) == before
 
     grow(bucket)
@@ -253,7 +253,7 @@ def test_an_iceberg_table_is_appended_to_without_duplicates(
 
     run()
     assert rows() == bucket.rows()
-    assert run() == Exported()
+    assert run().runs == 0
     grow(bucket)
     run()
     assert rows() == bucket.rows()
@@ -282,7 +282,7 @@ def test_a_delta_table_is_appended_to_without_duplicates(
 
     run()
     assert rows() == bucket.rows()
-    assert run() == Exported()
+    assert run().runs == 0
     grow(bucket)
     run()
     assert rows() == bucket.rows()

@@ -119,7 +119,10 @@ def test_the_broker_does_not_run_on_without_its_store(run_s3: RunS3) -> None:
     (store,) = [one for one in family if "server.py" in " ".join(one.cmdline())]
     store.kill()
     assert run_s3.process.wait(60) == 1
-    assert "LocalStack has ended" in run_s3.log_tail()
+    (kept,) = run_s3.scratch.iterdir()
+    assert "run-s3: LocalStack ended by SIGKILL, without being asked to" in run_s3.log_tail()
+    assert f"its log is {kept}, and ends with:" in run_s3.log_tail()
+    kept.unlink()
     run_s3.all_gone(family)
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.brokers.page_reader import Reader, blocks
@@ -76,7 +77,13 @@ def test_the_page_on_spark_works_word_for_word(stand: RunSpark, tmp_path: Path) 
     ports = {"9092": str(stand.port)}
     reader = Reader(tmp_path, Path(sys.executable).parent, ports, is_active=False)
     reader.read(page)
+    printed = "\n".join(reader.printed_lines())
     numbers = [int(line) for line in reader.printed_lines() if line.isdigit()]
     assert numbers == [RECORDS, RECORDS], "of scan, and of the stream"
     assert sum(line.startswith('{"') for line in reader.printed_lines()) == 3
-    assert list((tmp_path / "lake" / "tides").rglob("*.parquet"))
+    lake = tmp_path / "lake" / "tides"
+    rows = sum(pq.read_metadata(file).num_rows for file in lake.rglob("*.parquet"))
+    assert 0 < rows < RECORDS, "the export is without its tail"
+    read_back = [line for line in reader.printed_lines() if line.endswith(f" {rows}")]
+    assert read_back == [f"{name} {rows}" for name in ("Spark", "Arrow", "DuckDB", "Polars")]
+    assert f" {RECORDS - rows} offsets of 2 partitions are only on the brokers" in printed

@@ -14,7 +14,7 @@ from broker.config.broker_config import read_properties
 from kafka_client.blocking import UnreachableError
 from tidemark.commands.pipeline_options import log_start_option, log_starts_of
 from tidemark.node_files.loading import parse_overrides
-from tidemark.records.options import PlaceType
+from tidemark.records.options import PlaceType, count_option, partitions_option
 from tidemark.records.places import AtTime, FromEnd, Place, PlaceError, Word, datetime_of
 from tidemark.remote.options import (
     WrongOptionError,
@@ -76,11 +76,12 @@ def _scan_place(place: Place) -> "ScanPlace":
     "--to", "end", default="latest", type=_ScanPlaceType(), show_default=True,
     metavar="PLACE", help="Where to end (exclusive).",
 )  # fmt: skip
-@click.option("--partition", "partitions", type=int, multiple=True, help="Only this; repeatable.")
+@count_option
+@partitions_option
 @click.option("--format", "kind", type=click.Choice(_FORMATS), default="jsonl", show_default=True)
 @click.option(
-    "--output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
-    help="Written under another name and renamed when complete. Default: stdout.",
+    "--output", "to", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True),
+    help="Written under another name and renamed when complete. Default, and -: stdout.",
 )  # fmt: skip
 @click.option("--columns", metavar="A,B", help="key, value, topic, partition, offset, timestamp,"
               " timestampType, headers; default: all but headers.")  # fmt: skip
@@ -102,9 +103,10 @@ def command(
     bucket: str | None,
     start: "ScanPlace",
     end: "ScanPlace",
+    count: int | None,
     partitions: tuple[int, ...],
     kind: str,
-    output: Path | None,
+    to: str | None,
     columns: str | None,
     isolation: str | None,
     storage: tuple[str, ...],
@@ -124,6 +126,7 @@ def command(
     from pipeline.scan import plan_scan
     from pipeline.scan_options import ScanOptions, where_of
 
+    output = None if to in {None, "-"} else Path(str(to))
     _check_output(kind, output)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as Ctrl-C does
     options: ScanOptions = {
@@ -150,7 +153,7 @@ def command(
     for warning in scan.plan.facts.warnings:
         click.echo(f"tidemark: warning: {warning}", err=True)
     try:
-        _copy(scan, topic, kind, output)
+        _copy(scan, topic, kind, output, count)
     except BrokenPipeError:
         # whoever read has seen enough; nothing may be flushed at the end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -167,12 +170,13 @@ def _check_output(kind: str, output: Path | None) -> None:
         raise WrongOptionError("--format=arrow is not for a terminal: --output FILE, or a pipe")
 
 
-def _copy(scan: "Scan", topic: str, kind: str, output: Path | None) -> None:
-    from pipeline.dump.files import write_batches
+def _copy(scan: "Scan", topic: str, kind: str, output: Path | None, count: int | None) -> None:
+    from pipeline.dump.files import first_rows, write_batches
 
     total = sum(
         piece.last - piece.first + 1 for split in scan.plan.splits for piece in split.pieces
     )
+    total = total if count is None else min(count, total)
     with (
         _opened(output) as out,
         progress(disable=output is None and sys.stdout.isatty()) as bars,
@@ -180,7 +184,8 @@ def _copy(scan: "Scan", topic: str, kind: str, output: Path | None) -> None:
     ):
         advance = bars.phase(f"reading {topic}")
         done = 0
-        for rows in write_batches(kind, batches, scan.schema, out, is_file=output is not None):
+        asked = batches if count is None else first_rows(batches, count)
+        for rows in write_batches(kind, asked, scan.schema, out, is_file=output is not None):
             done += rows
             advance(done, max(done, total))
 

@@ -14,6 +14,8 @@ from tidemark.records.formats import HEX, JSON, KINDS, RAW, Consumed, Form, line
 from tidemark.records.options import (
     PlaceType,
     SeparatorType,
+    count_option,
+    partitions_option,
     property_option,
     topic_of,
     topic_options,
@@ -30,10 +32,7 @@ from tidemark.remote.options import WrongOptionError, cluster_options, json_opti
     " offset, a time (2026-01-31T12:00:00Z; UTC where no zone is given), -2h (two hours ago).",
 )  # fmt: skip
 @click.option("--from-beginning", is_flag=True, help="As --from earliest.")
-@click.option(
-    "-n", "-c", "--max-messages", "count", type=click.IntRange(min=1), metavar="N",
-    help="End after so many records.",
-)  # fmt: skip
+@count_option
 @click.option("--follow", is_flag=True, help="Wait for new records, until Ctrl-C.")
 @click.option(
     "-e", "--exit", "is_ending", is_flag=True,
@@ -43,10 +42,7 @@ from tidemark.remote.options import WrongOptionError, cluster_options, json_opti
     "--timeout-ms", type=click.IntRange(min=1), metavar="MS",
     help="End when no record came for so long.",
 )  # fmt: skip
-@click.option(
-    "-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N",
-    help="Only this; repeatable.",
-)  # fmt: skip
+@partitions_option
 @click.option(
     "-G", "--group", metavar="GROUP",
     help="Join this group: begin where it has committed, and commit what was printed.",

@@ -1,7 +1,8 @@
 """`tidemark pipeline export`: a topic to Parquet files or to a table, as far as it is not there."""
 
 import signal
-from contextlib import closing
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from tidemark.remote.options import WrongOptionError, bootstrap_beside
 if TYPE_CHECKING:
     from pipeline.jobs.export import Exported
 
-_MB = 1_000_000
+_ENDS_SHOWN = 8
 
 
 @click.command("export")
@@ -66,16 +67,17 @@ def command(topic: str, **given: Any) -> None:
     from pipeline.scan_options import where_of
 
     where = where_of(bootstrap, given["bucket"], topic, _scan_options(given))
+    schema = None if given["schema"] is None else _text(given["schema"])
+    session = spark_session(f"tidemark export {topic}", given["master"], given["conf"])
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as Ctrl-C does
-    with spark_session(f"tidemark export {topic}", given["master"], given["conf"]) as spark:
-        from pipeline.jobs.export import ExportOptions, Target, export, open_target
-        from pipeline.jobs.json_schema import value_type_of
+    from pipeline.jobs.export import ExportOptions, Target, export_to
 
-        kind = None if given["schema"] is None else value_type_of(_text(given["schema"]))
-        options = ExportOptions(topic, where, given["tail"], kind, given["run_bytes"])
-        target = Target(given["directory"], given["iceberg"], given["delta"])
-        with closing(open_target(target, topic, kind)) as ledger, progress_line() as say:
-            done = export(spark, options, ledger, say)
+    options = ExportOptions(topic, where, given["tail"], run_bytes=given["run_bytes"])
+    target = Target(given["directory"], given["iceberg"], given["delta"])
+    with ExitStack() as running:
+        start = cache(lambda: running.enter_context(session))
+        say = running.enter_context(progress_line())
+        done = export_to(start, options, target, schema, say)
     _report(topic, done)
 
 
@@ -104,17 +106,34 @@ def _report(topic: str, done: "Exported") -> None:
         click.echo(f"tidemark: {done.unparsed} values did not parse, see value_raw", err=True)
     if done.lost:
         click.echo(f"tidemark: {done.lost} offsets are gone and were skipped", err=True)
-    if done.runs == 0:
-        click.echo(f"{topic}: nothing new")
-        return
-    click.echo(done_text(topic, done))
+    click.echo(done_text(topic, done) if done.runs else f"{topic}: nothing new")
+    if done.ends or done.only_brokers:
+        click.echo(ends_text(topic, done))
 
 
 def done_text(topic: str, done: "Exported") -> str:
     """The last line: what was written, and from how much of the log it was made."""
+    from tidemark.remote.segments_view import size_text
+
     files = "1 file" if done.files == 1 else f"{done.files} files"
     commits = "1 commit" if done.runs == 1 else f"{done.runs} commits"
     return (
-        f"{topic}: {done.rows} records, {done.read_bytes / _MB:.1f} MB of the log, are"
-        f" {done.size_bytes / _MB:.1f} MB in {files}; {commits}"
+        f"{topic}: {done.rows} records, {size_text(done.read_bytes)} of the log, are"
+        f" {size_text(done.size_bytes)} in {files}; {commits}"
+    )
+
+
+def ends_text(topic: str, done: "Exported") -> str:
+    """How far the target holds the topic, and how much only the brokers have."""
+    ends = [f"{end} of partition {number}" for number, end in sorted(done.ends.items())]
+    shown = ", ".join(ends[:_ENDS_SHOWN])
+    more = f", and ends of {len(ends) - _ENDS_SHOWN} more" if len(ends) > _ENDS_SHOWN else ""
+    text = f"{topic}: exported {f'are the offsets below {shown}{more}' if ends else 'is nothing'}"
+    if not done.only_brokers:
+        return text
+    partitions = len(done.only_brokers)
+    where = "1 partition" if partitions == 1 else f"{partitions} partitions"
+    return (
+        f"{text}; {sum(done.only_brokers.values())} offsets of {where} are only on the brokers:"
+        " --tail exports them, too"
     )

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 import click
@@ -89,17 +89,18 @@ def log_starts_of(given: Iterable[tuple[int, int]]) -> dict[int, int]:
     return found
 
 
-@contextmanager
-def spark_session(name: str, master: str | None, conf: Iterable[str]) -> Iterator[Any]:
-    """A SparkSession, stopped at the end.
+def spark_session(
+    name: str, master: str | None, conf: Iterable[str]
+) -> AbstractContextManager[Any]:
+    """A SparkSession, which starts when the block is entered and is stopped at its end.
 
     Raises:
-        MissingPackageError: pyspark or a Java is missing.
+        ConfigError: a setting is no `K=V`; at once.
+        MissingPackageError: pyspark or a Java is missing; when it starts.
     """
     from pipeline.jobs import session  # with --help nothing of Spark is looked for
 
-    with session.spark_session(name, master, parse_overrides(conf, option="--conf")) as spark:
-        yield spark
+    return session.spark_session(name, master, parse_overrides(conf, option="--conf"))
 
 
 @contextmanager

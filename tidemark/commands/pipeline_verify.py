@@ -42,13 +42,20 @@ def command(topic: str, **given: Any) -> None:
     source = {f"rsm.config.{name}": value for name, value in storage.items()}
     if given["bucket"] is not None:
         source["tidemark.bucket"] = given["bucket"]
-    with (
-        spark_session(f"tidemark verify {topic}", given["master"], given["conf"]) as spark,
-        progress_line() as say,
-    ):
-        from pipeline.jobs.verify import VerifyOptions, verify
+    from pipeline.errors import need
 
-        found = verify(spark, VerifyOptions(topic, client, source), say)
+    need("spark", "pyspark", "pyarrow", "numpy")
+    from pipeline.jobs.consume_task import bounds
+    from pipeline.jobs.verify import VerifyOptions, verify
+    from pipeline.scan_options import where_of
+
+    where_of(
+        given["bootstrap"], given["bucket"], topic, {"storage": storage}
+    )  # raises what is wrong
+    session = spark_session(f"tidemark verify {topic}", given["master"], given["conf"])
+    options = VerifyOptions(topic, client, source, bounds(topic, client))  # before Spark, 10 s
+    with session as spark, progress_line() as say:
+        found = verify(spark, options, say)
     sys.exit(_report(topic, found))
 
 

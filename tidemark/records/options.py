@@ -65,6 +65,22 @@ def topic_of(topic_argument: str | None, topic_option: str | None) -> str:
     return topic_argument or topic_option or ""
 
 
+def count_option(function: F) -> F:
+    """`--max-messages`, given to the command as `count`."""
+    return click.option(
+        "-n", "-c", "--max-messages", "count", type=click.IntRange(min=1), metavar="N",
+        help="End after so many records.",
+    )(function)  # fmt: skip
+
+
+def partitions_option(function: F) -> F:
+    """`--partition`, given to the command as `partitions`."""
+    return click.option(
+        "-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N",
+        help="Only this; repeatable.",
+    )(function)  # fmt: skip
+
+
 def property_option(function: F) -> F:
     """`--command-property`, given to the command as `properties`."""
     return click.option(

@@ -12,6 +12,7 @@ from pipeline.store import (
     HDFS,
     LOCAL_FS,
     S3,
+    address_of_class,
     address_of_url,
     close_stores,
     open_store,
@@ -77,6 +78,8 @@ def test_nothing_secret_is_shown() -> None:
     address = StoreAddress(FSSPEC, {"url": "sftp://me:hunter2@host/dir", "option.key": "hunter2"})
     assert "hunter2" not in repr(address) + shown(address)
     assert shown(address) == "sftp://host/dir"
+    endpoint = {"bucket": "logs", "prefix": "a/", "endpoint.url": "http://me:hunter2@h:4566?x=y"}
+    assert shown(StoreAddress(S3, endpoint)) == "s3://logs/a at http://h:4566"
 
 
 def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path) -> None:
@@ -94,6 +97,31 @@ def test_wrong_settings_are_the_options_fault(tmp_path: Path) -> None:
         open_store(StoreAddress(S3, {}))
     with pytest.raises(OptionError, match="cannot import nowhere"):
         open_store(StoreAddress("nowhere:Class", {}))
+
+
+@pytest.mark.parametrize(
+    ("class_name", "name", "hint"),
+    [
+        (S3, "endpoint.ulr", "did you mean rsm.config.endpoint.url?"),
+        (S3, "zzz", "it has "),
+        (FSSPEC, "options.key", "did you mean"),
+    ],
+)
+def test_a_setting_that_the_plugin_has_not_is_refused_by_name(
+    class_name: str, name: str, hint: str
+) -> None:
+    with pytest.raises(OptionError) as refused:
+        address_of_class(class_name, {name: "hunter2"})
+    assert f"no setting rsm.config.{name}; {hint}" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_settings_are_not_checked_where_nothing_says_which_there_are() -> None:
+    assert address_of_class("nowhere:Class", {"a": "b"}) == StoreAddress(
+        "nowhere:Class", {"a": "b"}
+    )
+    settings = {"url": "sftp://h/d", "option.key": "k", "cluster.id": "c"}
+    assert address_of_class(FSSPEC, settings) == StoreAddress(FSSPEC, settings)
 
 
 def test_a_store_is_opened_once_for_a_process_and_closed_at_its_end(tmp_path: Path) -> None:

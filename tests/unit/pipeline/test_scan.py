@@ -1,10 +1,12 @@
 """`tidemark.scan` on generated buckets: ranges, columns, errors, and who reads what it gives."""
 
+import shutil
 import socket
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import polars as pl
@@ -21,7 +23,7 @@ from pipeline.truth import cluster_log
 from pipeline.values import Isolation
 from tests.support.lake.bucket import Bucket
 from tests.support.lake.rows import Row, rows_of_arrow
-from tidemark.errors import TidemarkError
+from tidemark.errors import StoreUnreachableError, TidemarkError
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 BEGIN_MS = int(BEGIN.timestamp() * 1_000)
@@ -267,3 +269,20 @@ def test_pandas_reads_it(bucket: Bucket) -> None:
     frame = scan(bucket, start=97, partitions=[0]).read_pandas()
     assert frame["value"].tolist() == [b"value of 97", b"value of 98", b"value of 99"]
     assert str(frame["timestamp"].dtype) == "datetime64[us, UTC]"
+
+
+def lines_of(error: BaseException) -> int:
+    return len("".join(format_exception(error)).splitlines())
+
+
+def test_a_store_that_cannot_be_used_is_a_short_error_of_its_own_class(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnreachableError, match="the store /not/there cannot be used") as found:
+        tidemark.scan("orders", bucket="/not/there")
+    assert lines_of(found.value) < 15
+    with Bucket(tmp_path / "bucket") as made:
+        made.partition("orders").batches(3).roll().copy()
+        reader = scan(made)
+        shutil.rmtree(made.address.settings["dir"])
+    with pytest.raises(TidemarkError, match=r"was deleted|cannot be used") as found:
+        list(reader)
+    assert lines_of(found.value) < 15

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.columns import TYPES, schema_of
-from pipeline.dump.files import complete_or_nothing, write_batches
+from pipeline.dump.files import complete_or_nothing, first_rows, write_batches
 from pipeline.errors import DataLossError
 
 NAMES = ("key", "offset", "headers", "timestamp")
@@ -129,3 +129,16 @@ def test_what_is_no_plain_file_is_written_to_as_it_is(tmp_path: Path) -> None:
     with complete_or_nothing(Path(os.devnull)) as out:
         out.write(b"away")
     assert not Path(os.devnull).is_file()
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(1, [1]), (2, [2]), (3, [2, 1]), (9, [2, 2])])
+def test_no_more_rows_are_taken_than_asked_for(count: int, sizes: list[int]) -> None:
+    taken = list[int]()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(2):
+            taken.append(number)
+            yield BATCH
+
+    assert [one.num_rows for one in first_rows(batches(), count)] == sizes
+    assert taken == [*range(len(sizes))]

@@ -9,14 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafka_protocol.types import TopicPartition
+from pipeline.cluster.cluster import UnknownTopicError
 from pipeline.errors import DataLossError, OptionError, StoreUnreachableError
 from pipeline.jobs.directory_ledger import STAGING, DirectoryLedger
-from pipeline.jobs.export import Exported, ExportOptions, _bounds, export
+from pipeline.jobs.export import Exported, ExportOptions, Target, _bounds, export, export_to
 from pipeline.jobs.place import LocalPlace
 from pipeline.jobs.planning import Bounds
 from pipeline.jobs.values import Committed, DataFile, Identity, OvertakenError
 from pipeline.store import close_stores
-from pipeline.values import ClusterAddress, Where
+from pipeline.values import ClusterAddress, Isolation, Where
 from tests.support.lake.bucket import Bucket
 from tests.support.source.said_log import SaidLog
 
@@ -117,6 +118,7 @@ def test_each_commit_keeps_what_those_before_it_said(bucket: Bucket, target: Pat
     assert done.files == len(list(target.rglob("*.parquet")))
     logs = Path(bucket.address.settings["dir"]).rglob("*.log")
     assert done.read_bytes == sum(path.stat().st_size for path in logs)
+    assert (done.ends, done.only_brokers) == ({0: 12, 1: 6}, {})
     assert rows_in(target) == rows_of(bucket)
     held = DirectoryLedger(LocalPlace(target)).look()
     assert held is not None
@@ -127,7 +129,8 @@ def test_each_commit_keeps_what_those_before_it_said(bucket: Bucket, target: Pat
 
 def test_what_is_there_is_not_exported_again(bucket: Bucket, target: Path) -> None:
     exported(bucket, target)
-    assert exported(bucket, target) == Exported()
+    again = exported(bucket, target)
+    assert (again.runs, again.rows, again.ends) == (0, 0, {0: 12, 1: 6})
     bucket.partitions[0].batches(1).roll().copy()
     done = exported(bucket, target, run_bytes=1 << 30)
     assert (done.runs, done.rows) == (1, 3)
@@ -157,6 +160,66 @@ def test_only_a_tail_export_goes_to_the_end_of_the_log() -> None:
         assert _bounds(log, options) == {0: Bounds(3, end, 9)}
     alone = ExportOptions("orders", Where(), tail=True)
     assert _bounds(log, alone) == {0: Bounds(3, 3, None)}
+
+
+def test_bytes_are_counted_as_they_are_read_and_not_as_a_plan_guesses(
+    bucket: Bucket, target: Path
+) -> None:
+    """A plan takes a part of the bytes for a part of the offsets; whole batches are read."""
+    where = Where(store=bucket.address, log_starts={TopicPartition("orders", 0): 5})
+    done = export(HereSpark(), ExportOptions("orders", where), DirectoryLedger(LocalPlace(target)))
+    logs = Path(bucket.address.settings["dir"]).rglob("*.log")
+    assert done.read_bytes == sum(path.stat().st_size for path in logs)
+    assert done.rows == 13
+
+
+@pytest.mark.parametrize(
+    ("topic", "schema", "named"),
+    [
+        ("ordres", None, Target()),
+        ("ordres", "id BIGINT", Target()),
+        ("orders", None, Target()),
+        ("orders", None, Target(iceberg="a.b")),
+    ],
+)
+def test_what_is_wrong_is_said_before_spark_starts(
+    bucket: Bucket, target: Path, topic: str, schema: str | None, named: Target
+) -> None:
+    if topic == "orders" and named == Target():
+        exported(bucket, target)
+        where = Where(store=bucket.address, isolation=Isolation.READ_COMMITTED)
+    else:
+        where = Where(store=bucket.address)
+    named = named if named.iceberg else Target(directory=str(target))
+    options = ExportOptions(topic, where)
+    with pytest.raises((OptionError, UnknownTopicError)):
+        export_to(_not_needed, options, named, schema, lambda _line: None)
+    assert target.exists() == (topic == "orders" and not named.iceberg)
+
+
+def test_a_store_that_cannot_be_used_is_said_before_spark_starts(
+    bucket: Bucket, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster's log plans without its store."""
+
+    def refuse(*_: object) -> None:
+        raise StoreUnreachableError("no credentials")
+
+    monkeypatch.setattr("pipeline.jobs.export.shared_store", refuse)
+    options = ExportOptions("orders", Where(store=bucket.address))
+    with pytest.raises(StoreUnreachableError):
+        export_to(_not_needed, options, Target(directory=str(target)), None, lambda _line: None)
+
+
+def test_spark_does_not_start_where_nothing_is_new(bucket: Bucket, target: Path) -> None:
+    exported(bucket, target)
+    options = ExportOptions("orders", Where(store=bucket.address))
+    named = Target(directory=str(target))
+    assert export_to(_not_needed, options, named, None, lambda _line: None).runs == 0
+
+
+def _not_needed() -> None:
+    pytest.fail("Spark was started")
 
 
 def test_a_tail_that_nobody_has_is_refused(bucket: Bucket, target: Path) -> None:

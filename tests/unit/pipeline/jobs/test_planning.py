@@ -9,9 +9,11 @@ from pipeline.jobs.planning import (
     after,
     check_lineage,
     first_run,
+    only_brokers,
     ranges_left,
     steps,
     tasks,
+    text_of_work,
 )
 from pipeline.jobs.values import Committed, Identity
 from pipeline.values import OffsetRange, RemotePiece, Split, TailPiece
@@ -128,3 +130,18 @@ def test_a_log_with_another_epoch_at_the_last_exported_record_is_another_log() -
     check_lineage("orders", {0: 10, 1: 5}, {0: 3, 1: 2}, {0: 3, 1: None})
     with pytest.raises(DataLossError, match=r"orders-1: exported up to offset 5, .* epoch 4 now"):
         check_lineage("orders", {0: 10, 1: 5}, {0: 3, 1: 2}, {0: 3, 1: 4})
+
+
+def test_offsets_are_only_on_the_brokers_where_no_tier_and_no_export_has_them() -> None:
+    bounds = {0: Bounds(0, 10, 25), 1: Bounds(0, 10, 25), 2: Bounds(0, 9, 9), 3: Bounds(0, 5, None)}
+    exported_with_its_tail = {1: 20}
+    assert only_brokers(exported_with_its_tail, bounds) == {0: 15, 1: 5}
+
+
+def test_what_brokers_will_give_is_said_in_offsets() -> None:
+    """A plan guesses 1,024 bytes a record where nothing remote says more."""
+    tail = TailPiece(TopicIdPartition(b"t" * 16, 0, "orders"), 10, 29)
+    remote = split(0, piece(0, 1), size=SIZE)
+    run = steps([remote, split(0, tail, size=20 << 10)], {0: OffsetRange(10, 30)}, {})
+    assert text_of_work(run) == "0.0 MB of the remote tier and 20 offsets of the brokers to read"
+    assert text_of_work(run[1:]) == "20 offsets of the brokers to read"

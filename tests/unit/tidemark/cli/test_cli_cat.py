@@ -63,6 +63,20 @@ def test_arrow_may_go_through_a_pipe(bucket: Bucket) -> None:
     assert pa.ipc.open_stream(done.stdout_bytes).read_all().num_rows == 6_001
 
 
+def test_a_dash_is_stdout_and_no_file_of_that_name(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = cat("orders", place(bucket), "--output=-", "--from=5999", "--columns=offset")
+    assert [json.loads(line)["offset"] for line in done.stdout.splitlines()] == [5_999, 6_000]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_ends_after_so_many_records(bucket: Bucket) -> None:
+    done = cat("orders", place(bucket), "-n", 3, "-p", 0, "--columns=offset")
+    assert [json.loads(line)["offset"] for line in done.stdout.splitlines()] == [0, 1, 2]
+
+
 def test_a_reader_that_has_seen_enough_ends_it_quietly(bucket: Bucket) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "tidemark.cli", "cat", "orders", place(bucket)],

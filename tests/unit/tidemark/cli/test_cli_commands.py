@@ -12,7 +12,7 @@ from kafka_protocol.wire.primitives import uuid_from_text
 from pipeline.jobs import session
 from pipeline.jobs.export import Exported
 from tests.support.samples.command_line import CLUSTER, files_below, tidemark, write_config
-from tidemark.commands.pipeline_export import done_text
+from tidemark.commands.pipeline_export import done_text, ends_text
 from tidemark.remote.options import NAMES_A_BROKER
 
 
@@ -213,24 +213,92 @@ def test_the_version_is_printed() -> None:
         (("--bucket=/x",), "say where to export to: one of --to, --iceberg and --delta", 2),
         (("--bucket=/x", "--to=y", "--delta=z"), "one of --to, --iceberg and --delta", 2),
         (("--bucket=/x", "--to=y", "--topic-id=short"), "22 characters", 1),
+        (
+            ("--bucket=s3://x", "--to=y", "--storage-config=endpoint.ulr=http://h:1"),
+            "no setting rsm.config.endpoint.ulr; did you mean rsm.config.endpoint.url?",
+            1,
+        ),
+        (("--bucket=/x", "--to=y", "--value=json", "--schema=@/none"), "/none", 1),
+        (("--bucket=/not/there", "--to=y"), "the store /not/there cannot be used", 1),
         (("--bucket=/x", "--to=y", *2 * ("--log-start=0=1",)), "given twice for partition 0", 2),
     ],
 )
 def test_an_export_that_cannot_be_starts_no_spark(
     monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str, code: int
 ) -> None:
-    monkeypatch.setattr(session, "spark_session", None)
+    monkeypatch.setattr(session, "spark_session", lambda *_: NoSession())
     done = tidemark("pipeline", "export", "orders", *arguments)
     assert done.exit_code == code
     assert words in done.stderr
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("--bucket=s3://x", "--storage-config=endpoint.ulr=http://h:1"),
+            "rsm.config.endpoint.ulr;",
+        ),
+        (("--conf=x",), "must be key=value"),
+        ((), "the Kafka client refuses a setting: no.such.setting"),
+    ],
+)
+def test_a_verification_that_cannot_be_starts_no_spark(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    monkeypatch.setattr(session, "spark_session", lambda *_: NoSession())
+    config = tmp_path / "client.properties"
+    config.write_text("no.such.setting=1\n")
+    place = ("--bootstrap-server=127.0.0.1:1", f"--command-config={config}")
+    done = tidemark("pipeline", "verify", "orders", *place, *arguments)
+    assert done.exit_code == 1
+    assert words in done.stderr
+
+
+class NoSession:
+    """A session that may be asked for and does not start."""
+
+    def __enter__(self) -> None:
+        pytest.fail("Spark was started")
+
+    def __exit__(self, *_: object) -> None: ...
+
+
 def test_an_export_says_of_how_much_of_the_log_its_small_files_are_made() -> None:
-    done = Exported(runs=1, files=2, rows=162_967, size_bytes=212_000, read_bytes=6_640_000)
+    done = Exported(runs=1, files=2, rows=162_967, size_bytes=39_000, read_bytes=6_640_000)
     assert done_text("tides", done) == (
-        "tides: 162967 records, 6.6 MB of the log, are 0.2 MB in 2 files; 1 commit"
+        "tides: 162967 records, 6.33 MiB of the log, are 38.1 KiB in 2 files; 1 commit"
     )
+
+
+@pytest.mark.parametrize(
+    ("ends", "only_brokers", "text"),
+    [
+        (
+            {0: 23_558, 1: 46_801},
+            {0: 24_442, 1: 5_199},
+            "tides: exported are the offsets below 23558 of partition 0, 46801 of partition 1;"
+            " 29641 offsets of 2 partitions are only on the brokers: --tail exports them, too",
+        ),
+        ({0: 7}, {}, "tides: exported are the offsets below 7 of partition 0"),
+        (
+            {},
+            {3: 5},
+            "tides: exported is nothing; 5 offsets of 1 partition are only on the brokers:"
+            " --tail exports them, too",
+        ),
+    ],
+)
+def test_an_export_says_how_far_it_went_and_what_only_the_brokers_have(
+    ends: dict[int, int], only_brokers: dict[int, int], text: str
+) -> None:
+    assert ends_text("tides", Exported(ends=ends, only_brokers=only_brokers)) == text
+
+
+def test_ends_of_many_partitions_are_not_all_listed() -> None:
+    done = Exported(ends=dict.fromkeys(range(100), 3))
+    assert ends_text("tides", done).endswith(" 3 of partition 7, and ends of 92 more")
 
 
 def test_format_draws_the_clusters_secret_once(tmp_path: Path) -> None:
