@@ -122,6 +122,14 @@ class TierRed(RedKind):
         "these directories are an older copy of this broker's, or a clone writes as this broker",
         "find the newest directories, or end the other machine; else `tidemark remote claim`",
     )
+    CLAIM_MISSING = (
+        "claim: the store holds no claim of this broker, and this broker has written one: number "
+        "{claimed}; is the store mounted, is the bucket right?",
+        "the store is not mounted, is another, or was emptied; nothing is copied or deleted, local "
+        "segments are kept, remote reads fail",
+        f"mount the store, or correct its settings; {_TRIED_AGAIN}. Make no empty one; where it "
+        "was really replaced: `tidemark remote claim`",
+    )
     CLAIM_AWAY = (
         "claim: {error}",
         "the claim cannot be read or written; partitions are owned, nothing is copied or deleted",
