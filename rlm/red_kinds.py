@@ -96,6 +96,12 @@ class TierRed(RedKind):
         "ten minutes, and nothing is said above a week",
         "repair what else is red before that; else enlarge the disk, or end what writes",
     )
+    READS = (
+        "reads of the store fail, {count} since the last that worked: {error}",
+        "consumers of offsets that are only remote wait and get code 56; said for a minute after "
+        "the last read that failed",
+        f"repair the store, or its settings and permissions; {_TRIED_AGAIN} by each consumer",
+    )
     EXPIRE_WAITS = (
         "deleting waits for the store, {count} partitions: {error}",
         "the store fails to delete; one partition after the other tries it, with pauses of up to "

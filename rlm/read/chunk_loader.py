@@ -16,11 +16,8 @@ from rlm.read.object_faults import LOG
 from rlm.read.remote_store import RemoteStore
 from rlm.read.segment_index import SegmentIndex
 from rlm.workers import READER_POOL
-from rsm_plugins.api import (
-    RemoteObjectDamagedError,
-    RemoteResourceNotFoundError,
-    RemoteStorageError,
-)
+from rlmm.red import named
+from rsm_plugins.api import RemoteObjectDamagedError, RemoteResourceNotFoundError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.clock import Clock
 from runtime.disk import Disk, OpenFile
@@ -154,9 +151,7 @@ class ChunkLoader:
                     with memoryview(buffer)[: place.end - place.first] as view:
                         count = _fill(stream, view)
                         got += count
-                        if count < len(view):
-                            missing = end - first - got
-                            raise DamagedChunkError(f"the object ends {missing} bytes too early")
+                        _check_whole(count, len(view), end - first - got)
                         chunk = self._checked(metadata, index, place, view)
                     self._store.faults.read_well(metadata, LOG, (place.first, place.end))
                     if place is places[-1]:
@@ -166,10 +161,10 @@ class ChunkLoader:
                         self._store.telemetry.cache_asked("disk", is_hit=False)
                     yield chunk
             failed = False
-        except (RemoteResourceNotFoundError, RemoteObjectDamagedError):
+        except (RemoteResourceNotFoundError, RemoteObjectDamagedError, DamagedChunkError):
             raise  # the store answered
-        except (RemoteStorageError, OSError) as error:
-            self._store.telemetry.fetch_outage.failed(error)
+        except Exception as error:
+            self._store.telemetry.fetch_outage.failed(named(error))
             raise
         finally:
             self._buffers.give_back(buffer)
@@ -180,6 +175,11 @@ class ChunkLoader:
 
 def _key(segment_id: bytes, place: Place) -> ChunkKey:
     return segment_id, place.first, place.end
+
+
+def _check_whole(got: int, wanted: int, missing: int) -> None:
+    if got < wanted:
+        raise DamagedChunkError(f"the object ends {missing} bytes too early")
 
 
 def _fill(stream: BinaryIO, view: memoryview) -> int:

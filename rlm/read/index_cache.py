@@ -17,10 +17,10 @@ from rlm.read.object_faults import OFFSET_AND_TIME, index_name
 from rlm.read.remote_store import RemoteStore
 from rlm.read.segment_index import DamagedIndexError, SegmentIndex
 from rlm.workers import READER_POOL
+from rlmm.red import named
 from rsm_plugins.api import (
     RemoteObjectDamagedError,
     RemoteResourceNotFoundError,
-    RemoteStorageError,
 )
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from runtime.clock import Clock
@@ -119,8 +119,8 @@ class IndexCache:
             raise
         except RemoteObjectDamagedError:
             raise
-        except RemoteStorageError as error:
-            self._store.telemetry.fetch_outage.failed(error)
+        except Exception as error:
+            self._store.telemetry.fetch_outage.failed(named(error))
             raise
         finally:
             took_ms = self._clock.monotonic_ms() - began_ms
