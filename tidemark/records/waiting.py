@@ -29,7 +29,7 @@ Code = Callable[[str, int, int], int]
 
 
 def code_of_leader(bootstrap: str, settings: Mapping[str, str]) -> Code:
-    """One that asks the cluster; nothing is opened before it is called.
+    """Make a question to the cluster; nothing is opened before it is called.
 
     Args:
         bootstrap: `host:port`, several with commas between.
