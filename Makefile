@@ -53,7 +53,7 @@ help:
 	@echo "make prove-spark  the pipeline on Spark at full length: 2 GB, 20 kills, all stores: half an hour"
 	@echo "make prove  everything: all rounds of all tests, all Pythons, all planted bugs,"
 	@echo "            many seeds of the simulations (ROUNDS=300): a day"
-	@echo "make docs   write docs/configuration.md, apis.md and metrics.md anew from the sources"
+	@echo "make docs   write docs/configuration.md, apis.md and metrics.md again from the sources"
 	@echo "make site   docs and public docstrings as pages, in build/site/index.html"
 	@echo "make changelog [VERSION=0.1.0] show what newsfragments/ says; with VERSION write CHANGELOG.md"
 
@@ -106,7 +106,7 @@ long: $(VENV)/.installed-dev
 prove-spark: $(VENV)/.installed-dev localstack
 	$(UNTIL) TIDEMARK_PROVE=1 TIDEMARK_SPARK_MB=2000 $(BIN)/pytest -n 0 -rs $(SPARK_TESTS) $(PYTEST_ARGS)
 
-# 2 minutes are CI's share; figures that must be flat are judged after the warm-up, a third of the time.
+# 2 minutes are CI's share; figures that must be flat are validated after the warm-up, a third of the time.
 soak: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 

@@ -2,7 +2,7 @@
 
     python .ci/pythons.py [--turn N] [ARGUMENTS OF PYTEST]
 
-The version of this interpreter is left out: `make test` has run it. Each other one gets an
+The version of this interpreter is excluded: `make test` has run it. Each other one gets an
 environment `.venv-3.N` of its own; with a turn only one of them runs, another each turn. Where a
 library has no wheel for a version, that is said and the version is skipped: a newcomer would need a
 compiler for it. All else that pip fails at is a failure. A simulated quorum takes the same way on

@@ -82,7 +82,7 @@ def show(name: str, by_kind: dict[str, dict[str, float]]) -> None:
 
 
 def add_kinds(parser: argparse.ArgumentParser) -> None:
-    """Options by which a kind is left out."""
+    """Options by which a kind is excluded."""
     parser.add_argument("--no-kafka", action="store_true")
     parser.add_argument("--no-tidemark", action="store_true")
 

@@ -21,9 +21,9 @@ from tests.support.brokers.process import free_ports
 from tests.support.quorum.controllers import Controller
 from tests.support.quorum.kafka_controllers import KafkaBroker, KafkaController
 from tests.support.quorum.kept_brokers import registered
+from tests.support.quorum.node_connection import NO_ANSWER, NodeConnection
 from tests.support.quorum.own_controllers import TidemarkBroker
 from tests.support.quorum.quorum import Plan, Quorum
-from tests.support.quorum.talk import NO_ANSWER, Talk
 
 NODE_ID = 11
 HOSTED = 1_000
@@ -135,7 +135,7 @@ async def broker(
     }
 
 
-async def _host(talk: Talk) -> None:
+async def _host(talk: NodeConnection) -> None:
     """Topics whose only replica is this broker's."""
     for number in range(HOSTED // PARTITIONS_A_TOPIC):
         assignments = [
@@ -159,7 +159,7 @@ async def _leads_all(node: Controller) -> None:
         "topics": [{"name": f"hosted-{number}"} for number in range(HOSTED // PARTITIONS_A_TOPIC)],
         "allow_auto_topic_creation": False,
     }
-    talk = Talk(node.port)
+    talk = NodeConnection(node.port)
     async with asyncio.timeout(START_S):
         while True:
             try:

@@ -17,8 +17,8 @@ from metadata_topic.raft.messages import FetchRequest, VoteRequest
 from metadata_topic.raft.voters import ReplicaKey
 from tests.support.brokers.raw_client import build, header
 from tests.support.quorum.controllers import CLUSTER_ID, Controller
+from tests.support.quorum.node_connection import NO_ANSWER, VERSIONS, NodeConnection
 from tests.support.quorum.quorum import Quorum
-from tests.support.quorum.talk import NO_ANSWER, VERSIONS, Talk
 
 ALTER: Final = ApiKey.INCREMENTAL_ALTER_CONFIGS
 FIRST_ANSWER_S: Final = 180.0
@@ -42,7 +42,7 @@ def frame(api: ApiKey, fields: dict[str, Any]) -> bytes:
     return struct.pack(">i", len(text)) + text
 
 
-async def create_topics(talk: Talk, names: Iterable[str], partitions: int) -> None:
+async def create_topics(talk: NodeConnection, names: Iterable[str], partitions: int) -> None:
     """Create topics of one replica in one request."""
     topics = [
         {"name": name, "num_partitions": partitions, "replication_factor": 1} for name in names

@@ -9,7 +9,7 @@ import psutil
 from tests.support.quorum.controllers import Controller
 from tests.support.quorum.quorum import Quorum
 
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 _IDLE: Final = 0.15
 """Share of a core."""
 
@@ -72,7 +72,7 @@ async def idle_again(controller: Controller, deadline_s: float = 120) -> float:
     async with asyncio.timeout(deadline_s):
         while True:
             began, before = time.perf_counter(), process.cpu_times()
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
             now = process.cpu_times()
             spent_s = now.user + now.system - before.user - before.system
             if spent_s / (time.perf_counter() - began) < _IDLE:

@@ -55,7 +55,7 @@ SETTINGS = {
 
 
 class Meter:
-    """Longest time between two turns of the event loop."""
+    """Longest time between two iterations of the event loop."""
 
     def __init__(self) -> None:
         self.longest_ms = 0.0

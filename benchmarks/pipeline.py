@@ -136,7 +136,7 @@ def consume_all(bootstrap: str) -> int:
 
 
 def spark_round(python: str, asked: dict[str, object], records: int) -> Round:
-    """The best round of a Spark of its own, its first one left out: it starts workers."""
+    """The best round of a Spark of its own, its first one excluded: it starts workers."""
     environ = os.environ | {"PYSPARK_PYTHON": python, "PYTHONPATH": str(brokers.ROOT)}
     program = Path(__file__).with_name("pipeline_spark.py")
     done = subprocess.run(

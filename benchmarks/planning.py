@@ -83,7 +83,7 @@ def events_of(partition: TopicIdPartition, deleted: int, live: int) -> Iterator[
             yield update(late, SegmentState.DELETE_SEGMENT_FINISHED)
 
 
-def is_judged(client: BlockingClient) -> bool:
+def is_validated(client: BlockingClient) -> bool:
     """Before that, brokers answer no question about epochs: it is no part of a plan."""
     cluster = look(client)
     found = offsets(client, cluster, cluster.topic(TOPIC), 0)
@@ -114,8 +114,8 @@ def main(live: int, deleted: int) -> None:
             broker.start()
             began = time.perf_counter()
             with BlockingClient(broker.bootstrap) as client:
-                until(lambda: is_judged(client), "the tier has judged it", deadline_s=600)
-            print(f"judged after {time.perf_counter() - began:.1f} s", flush=True)
+                until(lambda: is_validated(client), "the tier has validated it", deadline_s=600)
+            print(f"validated after {time.perf_counter() - began:.1f} s", flush=True)
             command = [sys.executable, "-c", PLANNER, broker.bootstrap, TOPIC]
             found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
             print(json.dumps(found, indent=1))

@@ -22,7 +22,7 @@ from tests.support.quorum.tiering import TieringBroker
 
 PARTITIONS_A_TOPIC: Final = 100
 PATIENCE_S: Final = 300.0
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 _AGAIN_S: Final = 0.02
 _APART_MS: Final = 120_000
 CONFIG: Final = {"remote.storage.enable": "true", "segment.ms": "60000"}
@@ -55,7 +55,7 @@ async def failover(kind: type[Controller], directory: Path, partitions: int) -> 
         killed, killed_at = time.monotonic(), time.time()
         left = len(places) - copies.count(1)
         spent = cpu_s(cluster)
-        judged = Judged(cluster)
+        validated = Validated(cluster)
         fenced = await asyncio.to_thread(cluster.fenced_at)
         fenced_at = time.time()
         await asyncio.to_thread(records.append, places)
@@ -65,7 +65,7 @@ async def failover(kind: type[Controller], directory: Path, partitions: int) -> 
         spent = cpu_s(cluster) - spent
         again = sorted(at - fenced_at for at in copies.of(3))
         others = sorted(at - fenced_at for at in copies.of(1) if at > killed_at)
-        await asyncio.to_thread(judged.stop)
+        await asyncio.to_thread(validated.stop)
         return {
             f"{len(places)} partitions: not copied when killed": left,
             "killed to fenced, s": fenced - killed,
@@ -74,8 +74,8 @@ async def failover(kind: type[Controller], directory: Path, partitions: int) -> 
             "fenced to the copy of what was left: last s": max(others, default=float("nan")),
             "fenced to the copy of what is new: median s": median(again),
             "fenced to the copy of what is new: last s": again[-1],
-            "fenced to all judged, s": judged.at - fenced,
-            "most that waited for judgement": judged.most,
+            "fenced to all validated, s": validated.at - fenced,
+            "most that waited for validation": validated.most,
             "CPU s of the two and their tiers until all was copied": spent,
         }
 
@@ -147,7 +147,7 @@ class Copies:
 
     async def until_all_have(self, base: int, partitions: int) -> None:
         def have() -> bool:
-            time.sleep(_LOOK_S)  # to look is work, too
+            time.sleep(_POLL_S)  # to look is work, too
             return self.count(base) == partitions
 
         await until_asked(have, f"all have copied {base}", deadline_s=PATIENCE_S)
@@ -157,8 +157,8 @@ class Copies:
         return len(self.of(base))
 
 
-class Judged:
-    """Looks on a thread how many partitions wait for the judgement of their tier.
+class Validated:
+    """Looks on a thread how many partitions wait for the validation of their tier.
 
     Attributes:
         at: when none did for the first time after the last that did (monotonic).
@@ -179,9 +179,9 @@ class Judged:
 
     def _run(self) -> None:
         before = 0.0
-        while self._brokers and not (self._is_over.wait(_LOOK_S) and not before):
+        while self._brokers and not (self._is_over.wait(_POLL_S) and not before):
             pages = [one.page("metrics") for one in self._brokers]
-            waiting = sum(metric(one, "tidemark_remote_unjudged_partitions") for one in pages)
+            waiting = sum(metric(one, "tidemark_remote_unvalidated_partitions") for one in pages)
             if before and not waiting:
                 self.at = time.monotonic()
             before, self.most = waiting, max(self.most, waiting)

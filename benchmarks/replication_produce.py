@@ -60,7 +60,7 @@ async def flood(
 
 
 async def small(kind: type[Controller], directory: Path, count: int) -> dict[str, float]:
-    """Waits for one record of 100 bytes at a time, with nothing else going on."""
+    """Waits for one record of 100 bytes at a time, with nothing else continuing."""
     async with running(kind, directory) as nodes:
         clients = await _prepared(nodes, 1)
         batch = build_batch([(int(time.time() * 1_000), None, b"x" * 100, [])])

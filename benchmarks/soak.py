@@ -3,17 +3,17 @@
     python -m benchmarks.soak --minutes 60 [--seed 1] [--plant memory] [--json FILE] [--data DIR]
 
 One broker with a tier whose store fails now and then, at random; clients of librdkafka and of plain
-frames: good, slow to read, slow to write, silent, flooding, talking nonsense, idle, reading old
+frames: good, slow to read, slow to write, silent, flooding, sending nonsense, idle, reading old
 offsets, joining groups, making topics and deleting them (benchmarks/soak_parts/load.py lists them).
 Each few seconds is sampled what processes take and what the broker says; progress is shown, also
 of the end.
 
-At the end every figure that must be flat is judged by the rule of benchmarks/soak_parts/judge.py.
-No acknowledged record may be lost or wrong, no good client refused, no traceback and no other ERROR
-than the store's may stand in the log. When the clients have left, health must come back, and their
-connections and descriptors must go; SIGTERM must end the broker with 0. Exit code 0: all of it
-held; 1: the reasons are the last lines. `--plant` makes the store or the clients leak, to see that
-it is found. `--data` keeps the data and the log there.
+At the end every figure that must be flat is validated by the rule of
+benchmarks/soak_parts/validator.py. No acknowledged record may be lost or wrong, no good client
+refused, no traceback and no other ERROR than the store's may stand in the log. When the clients
+have left, health must come back, and their connections and descriptors must go; SIGTERM must end
+the broker with 0. Exit code 0: all of it held; 1: the reasons are the last lines. `--plant` makes
+the store or the clients leak, to see that it is found. `--data` keeps the data and the log there.
 """
 
 import argparse
@@ -30,10 +30,10 @@ from typing import Any
 
 from benchmarks import brokers
 from benchmarks.soak_parts.ending import NO_PAGE, Ending, shown
-from benchmarks.soak_parts.judge import verdict
 from benchmarks.soak_parts.report import Log, findings_of_load, last_words, summary
 from benchmarks.soak_parts.sampling import Samples, health
 from benchmarks.soak_parts.store import LEAKS
+from benchmarks.soak_parts.validator import verdict
 
 SAMPLE_S = 2.5
 SHOW_S = 30
@@ -115,7 +115,7 @@ class Soak:
             )
         if process.returncode:
             self.findings.append(f"the broker ended with {process.returncode}")
-        self._judge(samples)
+        self._validate(samples)
 
     @contextmanager
     def _clients(self, bootstrap: str, pid: int) -> Iterator["subprocess.Popen[bytes]"]:
@@ -212,7 +212,7 @@ class Soak:
 
         self._ending.wait(awaited, is_green, deadline_s, lambda: str(last.get("reasons"))[:300])
 
-    def _judge(self, samples: Samples) -> None:
+    def _validate(self, samples: Samples) -> None:
         verdicts = [verdict(series) for series in samples.of_the_run(self._watched_s)]
         log = Log(self._data / "server.log")
         self.findings += self._ending.findings

@@ -184,7 +184,7 @@ def many_names(data: Path, scale: float) -> list[Figures]:
 
 
 def take_over(data: Path, scale: float) -> list[Figures]:
-    """A start with tiered partitions: roles, the tier's questions and its judgement."""
+    """A start with tiered partitions: roles, the tier's questions and its validation."""
     broker = watched(data, tiered=True)
     names = topics("tiered", int(5_000 * scale))
     with broker.running(), broker.client() as client:
@@ -193,14 +193,14 @@ def take_over(data: Path, scale: float) -> list[Figures]:
     broker.figures.clear()
     with broker.running(topic=PROBED, wait=False) as process:
         with broker.window(f"start with {len(names) * 100} tiered partitions", is_start=True):
-            wait_for(lambda: judged(broker) or process.poll() is not None, "all are judged")
+            wait_for(lambda: validated(broker) or process.poll() is not None, "all are validated")
         with broker.window("the second after it"):
             time.sleep(2)
     return broker.figures
 
 
-def judged(broker: Watched) -> bool:
-    """Whether the broker is ready and its tier has judged every partition.
+def validated(broker: Watched) -> bool:
+    """Whether the broker is ready and its tier has validated every partition.
 
     The metrics would say it, too, and hold the event loop with so many partitions.
     """
@@ -286,7 +286,7 @@ def set_config(client: Client, topic: str, key: str, text: str) -> None:
 
 
 def gzip(data: Path, scale: float) -> list[Figures]:
-    """Batches that the broker compresses anew, since the topic says how."""
+    """Batches that the broker compresses again, since the topic says how."""
     broker = watched(data)
     text = b"".join(b"%d " % random.randrange(1 << 40) for _ in range(80_000))[:BATCH_BYTES]
     with broker.running(topic=PROBED), broker.client() as client:

@@ -90,7 +90,7 @@ class Watched:
                 yield process
             finally:
                 text, _ = probe.communicate()
-                self._judge(json.loads(text))
+                self._validate(json.loads(text))
 
     @contextmanager
     def window(
@@ -120,7 +120,7 @@ class Watched:
             said = datetime.strptime(lines[-1].lstrip("[")[:19], "%Y-%m-%d %H:%M:%S")  # noqa: DTZ007
             time.sleep(max(0.0, QUIET_S - (datetime.now() - said).total_seconds()))  # noqa: DTZ005
 
-    def _judge(self, samples: dict[str, list[tuple[float, float, float]]]) -> None:
+    def _validate(self, samples: dict[str, list[tuple[float, float, float]]]) -> None:
         for window in self.windows:
             within = {
                 kind: [

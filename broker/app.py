@@ -46,7 +46,10 @@ _EXPECTED: Final = (
     KafkaError,
     OSError,
 )
-"""What the user can mend: told in one line. Anything else is a mistake of ours, with its stack."""
+"""What the user can repair: told in one line.
+
+Anything else is a mistake of ours, with its stack.
+"""
 
 
 def _nothing(_: ServerProcess) -> None:
@@ -72,7 +75,7 @@ def run(
 
     Returns:
         The exit code of the process: 0 after a clean stop, 1 after a fatal error, which has been
-        logged and, where the user can mend it, printed as one line on stderr.
+        logged and, where the user can repair it, printed as one line on stderr.
     """
     favour_the_loop()
     with short_full_passes():

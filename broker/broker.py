@@ -24,7 +24,7 @@ from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
 from broker.node.active_controller import ActiveController
 from broker.node.alter_partition import alter_partitions
-from broker.node.broker_life import BrokerDescriptors, BrokerLife, LifeSettings
+from broker.node.broker_lifecycle import BrokerDescriptors, BrokerLifecycle, LifecycleSettings
 from broker.node.cluster_secret import check_secret_among_several, read_cluster_secret
 from broker.node.committed_mark import KEEP_MS, MarkKeeper
 from broker.node.directory_checks import (
@@ -61,7 +61,7 @@ from broker.replica.isr_requests import IsrRequests
 from broker.replica.leader_epochs import LeaderEpochRequests
 from broker.replica.leading import Leading
 from broker.replica.manager import ReplicaManager
-from broker.replica.wanted import (
+from broker.replica.target_replica import (
     found_replicas,
     refused_replicas,
 )
@@ -79,7 +79,7 @@ from local_log.manager.log_dir import LogDir
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.image.image import MetadataImage
-from rlm.red_kinds import TierRed
+from rlm.health_reasons import TierReason
 from runtime.disk import raise_file_limit
 from runtime.ports import Ports
 from runtime.work import run_in_steps
@@ -196,7 +196,7 @@ class Broker(ServerProcess):
         self.live = LiveConfig(self.config, self._image)
 
     async def _take_part(self) -> None:
-        """Be one of several nodes; the broker goes on when it has caught up with the leader."""
+        """Be one of several nodes; the broker continues when it has caught up with the leader."""
         check_secret_among_several(self.config, self._node.plan.voters)
         member = QuorumMember(self.config, self._directories, self._node, self._ports)
         quorum = await member.begin(self.health, self._on_stop, self._end)
@@ -290,7 +290,7 @@ class Broker(ServerProcess):
                 raise_epoch=self._leader_epochs.ask,
                 leading=self._begin_leading(),
             ),
-            judgements=None if self._tier is None else self._tier.judgements,
+            validations=None if self._tier is None else self._tier.validations,
         )
         self._on_stop(self._replicas.stop)
         self._bootstraps = TierBootstraps(
@@ -333,9 +333,9 @@ class Broker(ServerProcess):
             self._tier.removed_topics.are_listed = lambda: (
                 self._active.serves(ApiKey.UPDATE_REMOVED_TOPICS) is not False
             )
-            life = self._registration
+            lifecycle = self._registration
             questions = ControllerQuestions(
-                self._leader_epochs.ask, life.update_removed_topics, life.describe_quorum
+                self._leader_epochs.ask, lifecycle.update_removed_topics, lifecycle.describe_quorum
             )
             self._tier.attach(self._replicas, self._node, questions)
         self._cleaner = make_cleaner(lambda: self.live.current, self._logs, ports)
@@ -368,16 +368,18 @@ class Broker(ServerProcess):
 
     def _begin_leading(self) -> Leading[Leader]:
         """What the partitions need that this broker leads with followers."""
-        ports, life = self._ports, self._registration
+        ports, lifecycle = self._ports, self._registration
         leading: Leading[Leader] = Leading(
             ports,
             image=self._image,
-            broker_epoch=lambda: life.epoch,
+            broker_epoch=lambda: lifecycle.epoch,
             lag_ms_max=lambda: self.live.current.replica_lag_time_max_ms,
             bootstrap_hold_ms=self.config.tidemark_follower_bootstrap_hold_ms,
         )
         requests = IsrRequests(
-            lambda asked: alter_partitions(self._active, self.config.node_id, life.epoch, asked),
+            lambda asked: alter_partitions(
+                self._active, self.config.node_id, lifecycle.epoch, asked
+            ),
             ports.scheduler,
             ports.executors.commit,
         )
@@ -404,14 +406,15 @@ class Broker(ServerProcess):
             envelope_bytes_max=self.config.socket_request_max_bytes,
         )
 
-    def _life(self) -> BrokerLife:
+    def _life(self) -> BrokerLifecycle:
         config = self.config
         store = None if self._tier is None else self._tier.store
         before = self._image().brokers.get(config.node_id)
         if store and before and before.remote_store not in (None, store):
             name = before.remote_store.class_name
             log.warning(
-                "the remote tier has another store than in the last life of this broker: class=%s "
+                "the remote tier has another store than in the last incarnation of this broker: "
+                "class=%s "
                 "before=%s; segments that are not in it are missed by those who read them",
                 store.class_name,
                 "the same with other settings" if name == store.class_name else name,
@@ -427,7 +430,7 @@ class Broker(ServerProcess):
             previous_epoch=self._logs.clean_epoch,
             remote_store=store,
         )
-        settings = LifeSettings(
+        settings = LifecycleSettings(
             cluster_id=self._node.cluster_id,
             heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
             offline_dirs=lambda: [
@@ -436,14 +439,16 @@ class Broker(ServerProcess):
             free_descriptors=self._free_descriptors,
             on_end=self._end,
         )
-        life = BrokerLife(self._active, self._node, registration, settings, self._ports.scheduler)
-        self._on_stop(life.close)
+        lifecycle = BrokerLifecycle(
+            self._active, self._node, registration, settings, self._ports.scheduler
+        )
+        self._on_stop(lifecycle.close)
         self.health.waits_for = lambda: (
             ("this broker is fenced: the active controller does not hear it",)
-            if life.is_fenced
+            if lifecycle.is_fenced
             else ()
         )
-        return life
+        return lifecycle
 
     async def _free_descriptors(self) -> int:
         return await self._descriptors.left()
@@ -522,7 +527,7 @@ class Broker(ServerProcess):
         )
         try:
             await self._recovery_pool.run(
-                self._logs.note_running_life, self._broker_epoch, self._opened.incarnation_id
+                self._logs.note_running_incarnation, self._broker_epoch, self._opened.incarnation_id
             )
         except OSError as error:
             log.warning("a kill of this process will count as an unclean end: %s", error)
@@ -602,7 +607,7 @@ class Broker(ServerProcess):
     def _foreign_controllers(self) -> tuple[str, ...]:
         """What the tier does without while the active controller is Apache Kafka's."""
         is_foreign = self._active.serves(ApiKey.RAISE_LEADER_EPOCHS) is False
-        return (TierRed.KAFKA_CONTROLLERS.text(),) if is_foreign else ()
+        return (TierReason.KAFKA_CONTROLLERS.text(),) if is_foreign else ()
 
     def _directory_failed(self, directory: LogDir) -> None:
         """A log directory went offline; as in Kafka the last one takes the broker with it."""

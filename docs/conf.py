@@ -62,7 +62,7 @@ def with_links_of_the_site(text: str, folder: Path, page: str) -> str:
 
 
 def read_source(_: Sphinx, page: str, source: list[str]) -> None:
-    """Make the first page of README; mend links."""
+    """Make the first page of README; repair links."""
     if page == root_doc:
         readme = (ROOT / "README.md").read_text()
         source[0] = with_links_of_the_site(readme, ROOT, page) + "\n" + source[0]

@@ -69,7 +69,7 @@ class BlockingClient:
             client_id=client_id, answer_bytes_max=_ANSWER_BYTES_MAX, **security
         )
         self.others: Sequence[Address] = ()
-        self._lines: dict[Address, _Line] = {}
+        self._connections: dict[Address, _Connection] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -79,8 +79,8 @@ class BlockingClient:
 
     def close(self) -> None:
         """End all connections; a later request opens them again."""
-        while self._lines:
-            self._lines.popitem()[1].end(ConnectionError("closed"))
+        while self._connections:
+            self._connections.popitem()[1].end(ConnectionError("closed"))
 
     def ask_any(self, api_key: ApiKey, version: int, body: object) -> Any:
         """Ask the bootstrap server that answers first, or else another broker.
@@ -103,7 +103,7 @@ class BlockingClient:
     ) -> Iterator[Address]:
         """Those where a node answers ApiVersions, the first first; a single one is not asked.
 
-        Connections to the others go on; a later question finds them.
+        Connections to the others continue; a later question finds them.
 
         Args:
             addresses: are asked at the same time.
@@ -115,15 +115,15 @@ class BlockingClient:
         if len(names) == 1:
             yield from names
             return
-        waiting = {one: self._line(one) for one in names}
-        for line in waiting.values():
-            line.greet()
+        waiting = {one: self._connection(one) for one in names}
+        for connection in waiting.values():
+            connection.greet()
         ends_ms = _CLOCK.monotonic_ms() + round(timeout_s * 1000)
         while waiting:
-            found = [address for address, line in waiting.items() if line.is_settled]
+            found = [address for address, connection in waiting.items() if connection.is_settled]
             if not found and not _move(waiting.values(), ends_ms):
-                for line in waiting.values():
-                    line.end(TimeoutError("timed out"))
+                for connection in waiting.values():
+                    connection.end(TimeoutError("timed out"))
             for address in found:
                 failure = waiting.pop(address).failure
                 if failure is not None:
@@ -139,11 +139,11 @@ class BlockingClient:
         Raises:
             ClusterError: it does not answer.
         """
-        line = self._line(address)
-        self._wait(line, lambda: line.exchange.is_ready)
-        if line.failure is not None and not line.exchange.is_ready:
-            raise _unreachable(address, line.failure)
-        return line.exchange.versions
+        connection = self._connection(address)
+        self._wait(connection, lambda: connection.exchange.is_ready)
+        if connection.failure is not None and not connection.exchange.is_ready:
+            raise _unreachable(address, connection.failure)
+        return connection.exchange.versions
 
     def ask(self, address: Address, api_key: ApiKey, version: int, body: object) -> Any:
         """Send one request and wait for its answer.
@@ -151,48 +151,51 @@ class BlockingClient:
         Raises:
             ClusterError: the broker is not there, is silent, or ends the connection.
         """
-        line = self._line(address)
-        if line.failure is not None:
-            raise _unreachable(address, line.failure)
+        connection = self._connection(address)
+        if connection.failure is not None:
+            raise _unreachable(address, connection.failure)
         ended: list[Any] = []
         encode, timeout_ms = encoder(api_key, body), round(self.timeout_s * 1000)
         call = Call(api_key, encode, ended.append, versions=version, timeout_ms=timeout_ms)
-        line.exchange.add(call)
-        self._wait(line, lambda: call.is_done)
+        connection.exchange.add(call)
+        self._wait(connection, lambda: call.is_done)
         (result,) = ended
         if not isinstance(result, ClientError):
             return result
         if isinstance(result.__cause__, OSError):
             raise _unreachable(address, result.__cause__)
         if isinstance(result, UnreadableAnswerError):
-            line.end(ConnectionError("closed"))
+            connection.end(ConnectionError("closed"))
             raise ClusterError(f"{_text(address)}: the answer cannot be read: {result}") from result
         hint = ""
-        if isinstance(result, UnsupportedError) and ApiKey.METADATA not in line.exchange.versions:
+        if (
+            isinstance(result, UnsupportedError)
+            and ApiKey.METADATA not in connection.exchange.versions
+        ):
             hint = "; is this the controllers' listener?"  # no broker can do without Metadata
         raise ClusterError(f"{_text(address)}: {result}{hint}") from result
 
-    def _wait(self, line: "_Line", is_done: Callable[[], bool]) -> None:
+    def _wait(self, connection: "_Connection", is_done: Callable[[], bool]) -> None:
         """Return when it is done, or the connection has failed."""
         ends_ms = _CLOCK.monotonic_ms() + round(self.timeout_s * 1000)
-        while not is_done() and line.failure is None:
-            if not _move((line,), ends_ms):
-                line.end(TimeoutError("timed out"))
+        while not is_done() and connection.failure is None:
+            if not _move((connection,), ends_ms):
+                connection.end(TimeoutError("timed out"))
 
-    def _line(self, address: Address) -> "_Line":
+    def _connection(self, address: Address) -> "_Connection":
         """Its connection: a new one where the last has ended, also without our seeing it."""
-        line = self._lines.get(address)
-        if line is None:
-            line = self._lines[address] = _Line(address, self._settings)
-            return line
-        if line.failure is None:
-            line.look(round(self.timeout_s * 1000))
-        if line.failure is not None:
-            line.begin()
-        return line
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = self._connections[address] = _Connection(address, self._settings)
+            return connection
+        if connection.failure is None:
+            connection.look(round(self.timeout_s * 1000))
+        if connection.failure is not None:
+            connection.begin()
+        return connection
 
 
-class _Line:
+class _Connection:
     """One address: its connection on the way from a name to answers.
 
     Attributes:
@@ -209,7 +212,7 @@ class _Line:
         self.failure: OSError | None = None
         self._greeting: Call | None = None
         self._socket: socket.socket | None = None
-        self._turn_ends_ms: int | None = None
+        self._attempt_ends_ms: int | None = None
         self._is_connected = self._is_open = False
         self._unsent = b""
         self._asked_ms = _CLOCK.monotonic_ms()  # the node, for ApiVersions
@@ -256,23 +259,23 @@ class _Line:
         self._unsent += self.exchange.take_outgoing()
         return self._socket.fileno(), self._events | (select.POLLOUT if self._unsent else 0)
 
-    def turn_ms(self, left_ms: int) -> int:
+    def attempt_ms(self, left_ms: int) -> int:
         """How much of the time that is left the place that is being tried has."""
         if self._is_connected or not self._places:
             return left_ms
         now_ms = _CLOCK.monotonic_ms()
-        if self._turn_ends_ms is None:
-            self._turn_ends_ms = now_ms + left_ms // (1 + len(self._places))
-        return min(left_ms, max(self._turn_ends_ms - now_ms, 0))
+        if self._attempt_ends_ms is None:
+            self._attempt_ends_ms = now_ms + left_ms // (1 + len(self._places))
+        return min(left_ms, max(self._attempt_ends_ms - now_ms, 0))
 
-    def change_turns(self) -> None:
-        """Go on to the next place where this one has had its time."""
-        if self._is_connected or not self._places or self._turn_ends_ms is None:
+    def next_attempt(self) -> None:
+        """Continue to the next place where this one has had its time."""
+        if self._is_connected or not self._places or self._attempt_ends_ms is None:
             return
-        if self._turn_ends_ms <= _CLOCK.monotonic_ms():
+        if self._attempt_ends_ms <= _CLOCK.monotonic_ms():
             self._next_place(TimeoutError("timed out"))
 
-    def goes_on(self) -> None:
+    def continues(self) -> None:
         """Do what the socket is ready for."""
         try:
             if not self._is_open:
@@ -308,7 +311,7 @@ class _Line:
                 if self._socket is not None:
                     self._socket.close()
             else:
-                self._events, self._turn_ends_ms = select.POLLOUT, None
+                self._events, self._attempt_ends_ms = select.POLLOUT, None
                 return
         self.end(error)
 
@@ -349,27 +352,27 @@ class _Line:
                 call.finish(result)
 
 
-def _move(lines: Collection[_Line], ends_ms: int) -> bool:
+def _move(connections: Collection[_Connection], ends_ms: int) -> bool:
     """Wait for any of the sockets and do what can be done; False: the time is over."""
     left_ms = ends_ms - _CLOCK.monotonic_ms()
     if left_ms <= 0:
         return False
-    _wait_for(lines, min(line.turn_ms(left_ms) for line in lines))
+    _wait_for(connections, min(connection.attempt_ms(left_ms) for connection in connections))
     return True
 
 
-def _wait_for(lines: Collection[_Line], wait_ms: int) -> None:
+def _wait_for(connections: Collection[_Connection], wait_ms: int) -> None:
     poll, waiting = select.poll(), {}
-    for line in lines:
-        descriptor, events = line.wanted()
+    for connection in connections:
+        descriptor, events = connection.wanted()
         poll.register(descriptor, events)
-        waiting[descriptor] = line
+        waiting[descriptor] = connection
     ready = {descriptor for descriptor, _ in poll.poll(wait_ms)}
-    for descriptor, line in waiting.items():
+    for descriptor, connection in waiting.items():
         if descriptor in ready:
-            line.goes_on()
+            connection.continues()
         else:
-            line.change_turns()
+            connection.next_attempt()
 
 
 def _unreachable(address: Address, reason: OSError) -> UnreachableError:

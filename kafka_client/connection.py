@@ -127,7 +127,7 @@ class Connection:
         return result
 
     def close(self) -> None:
-        """Close, for good: requests end without an answer, later ones at once."""
+        """Close, permanently: requests end without an answer, later ones at once."""
         self._is_closed = True
         if self._open is not None:
             self._open.end(ConnectionError("closed"))
@@ -177,7 +177,7 @@ class _Open:
     def __init__(self, owner: Connection) -> None:
         settings, self._ports = owner._settings, owner._ports
         self.exchange = Exchange(settings, self._ports.clock)
-        self.exchange.on_room = self._resume
+        self.exchange.on_capacity = self._resume
         self._owner = owner
         self._transport: Transport | None = None
         self._timer: Timer | None = None
@@ -188,7 +188,7 @@ class _Open:
 
     def send(self, call: Call) -> None:
         self.exchange.add(call)
-        self._go_on()
+        self._continue()
         self._wake_in(call.timeout_ms)
 
     def end(self, reason: OSError) -> None:
@@ -212,7 +212,7 @@ class _Open:
             return
         self._transport = transport
         self.exchange.opened()
-        self._go_on()
+        self._continue()
 
     def buffer(self) -> memoryview:
         return self.exchange.buffer()
@@ -230,14 +230,14 @@ class _Open:
             self._owner._answered(*found)
             if self.exchange.is_idle:
                 self._wake_in(self._owner._settings.idle_ms_max)
-        self._go_on()
+        self._continue()
 
     def lost(self, reason: OSError | None) -> None:
         self.end(reason or self.exchange.closed())
 
     # -- inside
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         if self._transport is not None and not self._is_over:
             data = self.exchange.take_outgoing()
             if data:
@@ -311,7 +311,7 @@ class Connections:
         return found
 
     def close(self) -> None:
-        """Close all, for good."""
+        """Close all, permanently."""
         self._is_closed = True
         for one in self._by_address.values():
             one.close()

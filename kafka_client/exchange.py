@@ -94,14 +94,14 @@ class Exchange:
         is_ready: greeted and authenticated: requests are sent.
         is_reading: False while the receiver of the answers is behind.
         held_bytes: of answers that are on their way or not released.
-        on_room: called when reading may go on.
+        on_capacity: called when reading may continue.
     """
 
     def __init__(self, settings: ConnectionSettings, clock: Clock) -> None:
         """The connection is being opened."""
         self.versions: Mapping[int, Versions] = {ApiKey.API_VERSIONS: GREETING}
         self.is_ready, self.is_reading, self.held_bytes = False, True, 0
-        self.on_room: Callable[[], None] = _nothing
+        self.on_capacity: Callable[[], None] = _nothing
         self._settings, self._clock = settings, clock
         self._client_id = settings.client_id.encode()
         self._waiting: deque[Call] = deque()
@@ -219,7 +219,7 @@ class Exchange:
         if not self.is_reading and self._has_room():
             self.is_reading = True
             self._begin_frame()
-            self.on_room()
+            self.on_capacity()
 
     def _shake_hands(self, answer: Answer) -> None:
         try:

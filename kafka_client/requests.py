@@ -40,7 +40,7 @@ class NoAnswerError(ClientError):
 
 
 class UnreadableAnswerError(NoAnswerError):
-    """An answer came that means nothing to us; the connection goes on."""
+    """An answer came that means nothing to us; the connection continues."""
 
 
 class Answer:

@@ -12,7 +12,7 @@ from runtime.ports import Isolation
 
 Address = tuple[str, int]
 """Host and port."""
-_TURN_S: Final = 1.5
+_ATTEMPT_S: Final = 1.5
 """So long an address may be silent while its name has others: one SYN is repeated, and whoever has
 the patience of a quorum's request still hears from the next."""
 
@@ -149,7 +149,7 @@ async def _connected(host: str, places: list[Any]) -> socket.socket:
     failure = OSError(f"{host} has no address")
     for place in places:
         try:
-            async with asyncio.timeout(None if place is places[-1] else _TURN_S):
+            async with asyncio.timeout(None if place is places[-1] else _ATTEMPT_S):
                 return await _connect(*place)
         except OSError as error:
             failure = error

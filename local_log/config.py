@@ -53,16 +53,16 @@ class LogConfig:
     stamps_append_time: bool = field(init=False, repr=False, compare=False)
     """Whether the broker's clock replaces the producers' timestamps."""
     opens_batches: bool = field(init=False, repr=False, compare=False)
-    """Whether a batch must be opened: each record is judged, or it is compressed anew."""
+    """Whether a batch must be opened: each record is validated, or it is compressed again."""
 
     def __post_init__(self) -> None:
         stamps = self.message_timestamp_type == "LogAppendTime"
-        opens = self.judges_records or self.compression_type != "producer"
+        opens = self.validates_records or self.compression_type != "producer"
         object.__setattr__(self, "stamps_append_time", stamps)
         object.__setattr__(self, "opens_batches", opens)
 
     @property
-    def judges_records(self) -> bool:
+    def validates_records(self) -> bool:
         """Whether a batch is taken only if each of its records is right."""
         return self.compacts or self.message_timestamp_before_max_ms != LONG_MAX
 

@@ -162,13 +162,13 @@ class LogRefused(TidemarkError):
 
     Attributes:
         reason: for people, naming file, offset and limit.
-        way_out: what they can do.
+        remedy: what they can do.
         facts: to be compared with what a person accepted.
     """
 
-    def __init__(self, reason: str, way_out: str, facts: RefusalFacts) -> None:
-        super().__init__(f"{reason}; {way_out}")
-        self.reason, self.way_out, self.facts = reason, way_out, facts
+    def __init__(self, reason: str, remedy: str, facts: RefusalFacts) -> None:
+        super().__init__(f"{reason}; {remedy}")
+        self.reason, self.remedy, self.facts = reason, remedy, facts
 
 
 class WouldWait(TidemarkError):

@@ -79,7 +79,7 @@ class LeaderEpochCache:
             self._become(tuple(entries))
 
     def replace(self, entries: Sequence[EpochEntry]) -> None:
-        """Take another chain; an epoch that is there already goes on."""
+        """Take another chain; an epoch that is there already continues."""
         self._become(_chain(entries))
 
     def reaches(self, log_end: int) -> bool:

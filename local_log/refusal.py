@@ -43,7 +43,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class RefusalFacts:
-    """Everything that speaks against opening a log; equal facts are the same judgement.
+    """Everything that speaks against opening a log; equal facts are the same validation.
 
     Attributes:
         faults: at least one, in the order of their offsets.
@@ -51,7 +51,7 @@ class RefusalFacts:
         recovery_point: None if it is unknown.
         flushed_end: below this (exclusive) all was flushed, as far as is known: the recovery point
             and, after a clean stop, the high watermark. A manager that refused the log keeps this
-            as its recovery point, so that later starts come to the same judgement.
+            as its recovery point, so that later starts come to the same validation.
     """
 
     faults: tuple[Fault, ...]
@@ -84,7 +84,7 @@ class RefusalFacts:
                 flushed_end=_offset(values["flushed_end"]),
             )
         except (AssertionError, KeyError, TypeError) as error:
-            raise ValueError(f"no judgement of a log: {error!r}") from error
+            raise ValueError(f"no validation of a log: {error!r}") from error
 
 
 def describe(fault: Fault) -> str:

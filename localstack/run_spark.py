@@ -109,7 +109,7 @@ def run(asked: argparse.Namespace, stand: Stand) -> int:
     ask(bootstrap)
     hear(stand.told)  # PySpark has put a handler of its own in place
     if not asked.once:
-        say("the broker and S3 stay up until Ctrl-C; docs/spark.md goes on from here,")
+        say("the broker and S3 stay up until Ctrl-C; docs/spark.md continues from here,")
         say("in a second shell: export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test")
         while not stand.is_over:
             stand.told.wait(POLL_S)

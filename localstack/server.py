@@ -2,7 +2,7 @@
 
 Everything the outside can see is fixed here: listens on 127.0.0.1 alone, calls nobody over the
 network, writes below --data alone, ends with its parent. Two settings have no public knob in 4.13.1
-and are set in its modules, and one of its locks is mended there; the exact pin makes that safe.
+and are set in its modules, and one of its locks is repaired there; the exact pin makes that safe.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def main() -> None:
     runtime = current.initialize_runtime()
 
     def end(*_: object) -> None:
-        """There is nothing to save, and LocalStack's own way out takes seconds."""
+        """There is nothing to save, and LocalStack's own remedy takes seconds."""
         if asked.temporary:
             shutil.rmtree(asked.data, ignore_errors=True)
         os._exit(0)

@@ -68,7 +68,7 @@ def prepared_python() -> Path:
     """Return the interpreter of LocalStack's environment, making the environment when needed.
 
     Two starts at once wait for each other. The stamp is written last: what an interrupted or failed
-    installation left has none, or another one, and is made anew.
+    installation left has none, or another one, and is made again.
     """
     place = Path(os.environ.get("TIDEMARK_LOCALSTACK_VENV") or HERE.parent / ".localstack-venv")
     python = place / "bin" / "python"

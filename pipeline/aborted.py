@@ -18,7 +18,7 @@ _NUMBER_BYTES = 8
 
 
 class AbortedRange(NamedTuple):
-    """Transactional records of this producer are left out; both offsets are inclusive."""
+    """Transactional records of this producer are excluded; both offsets are inclusive."""
 
     producer_id: int
     first_offset: int

@@ -1,4 +1,4 @@
-"""What a user of the pipeline may be told. Every message is one line: thing, limit and way out.
+"""What a user of the pipeline may be told. Every message is one line: thing, limit and remedy.
 
 Errors travel from executors to the driver as pickles, so each is made of its message alone.
 """
@@ -17,7 +17,7 @@ SKIP_LOST: Final = (
     "failOnDataLoss=false in Spark, fail_on_data_loss=False in a scan, --skip-lost on the command"
     " line"
 )
-"""How each of the readers is told to go on without what is lost."""
+"""How each of the readers is told to continue without what is lost."""
 
 
 class PipelineError(TidemarkError):
@@ -51,7 +51,7 @@ class TopicReplacedError(DataLossError):
     """A topic was deleted and made again while it was read: its offsets mean other records now."""
 
 
-def told(function: F) -> F:
+def without_stack(function: F) -> F:
     """The same function at an edge, whose errors for users come without the calls below it.
 
     Spark prints the whole stack of an error, and its last line is what a user must find.

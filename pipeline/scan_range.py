@@ -20,7 +20,7 @@ _ALLOWED = "'earliest', 'latest', an offset, a datetime with a zone, or {partiti
 def offset_ranges(
     log: TieredLog, partitions: Iterable[TopicPartition], start: Places, end: Places
 ) -> dict[TopicPartition, OffsetRange]:
-    """What to read of each partition; those of which nothing is to be read are left out.
+    """What to read of each partition; those of which nothing is to be read are excluded.
 
     Args:
         log: asked for offsets, once for all partitions and kind of question.

@@ -2,7 +2,7 @@
 
 Executors run many tasks in one Python process: `shared_store` opens each store once and closes it
 when the process ends. Credentials are never settings of ours: each plugin's library finds them in
-the environment of its process, so they are looked for anew on every executor.
+the environment of its process, so they are looked for again on every executor.
 """
 
 import atexit

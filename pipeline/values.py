@@ -59,7 +59,7 @@ class Where:
     Attributes:
         cluster: asked for topics, offsets and the local tail; None: the bucket alone.
         store: None: the cluster is asked (DescribeConfigs of a broker).
-        isolation: decides the end of the log, and which records are left out.
+        isolation: decides the end of the log, and which records are excluded.
         fail_on_data_loss: raise DataLossError, or skip and count.
         topic_ids: topic name to id (16 bytes), where a bucket has several of one name.
         log_starts: of a bucket alone: offsets below are not read.
@@ -107,7 +107,7 @@ class RemotePiece:
     with touching bytes share no batch and leave none out, and the planner need not read an index.
 
     Attributes:
-        aborted: transactions whose records are left out; empty for READ_UNCOMMITTED.
+        aborted: transactions whose records are excluded; empty for READ_UNCOMMITTED.
     """
 
     segment: RemoteLogSegmentMetadata
@@ -177,7 +177,7 @@ class PlanFacts:
         tail_offsets: offsets to be read from brokers.
         lost_offsets: asked for and not there; only where fail_on_data_loss is False.
         notes: sentences on what was planned (a bucket that is read alone).
-        warnings: sentences on what is wrong: offsets that are left out, records that are damaged.
+        warnings: sentences on what is wrong: offsets that are excluded, records that are damaged.
     """
 
     segments_known: int = 0

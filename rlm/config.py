@@ -18,8 +18,9 @@ class TierConfig:
         state_dir: directory of the metadata log: holds `tier.lock`, the incarnation counter and the
             metadata manager's store. Without it there is no broker either.
         cache_dir: a log directory that worked at the start: holds the index cache and, unless
-            `chunk_cache_dir` says otherwise, the chunk cache. Where it fails, reads go on without.
-        storage_settings, metadata_settings: what is handed to the two plugins, prefix removed.
+            `chunk_cache_dir` says otherwise, the chunk cache. Where it fails, reads continue
+            without. storage_settings, metadata_settings: what is handed to the two plugins, prefix
+            removed.
         copy_max_ms: longest time from before COPY_SEGMENT_STARTED is sent to the last PUT.
         delete_grace_ms: from PARTITION_MARKED to PARTITION_STARTED.
         delete_failing_ms: a deletion that fails for longer is told of in health.

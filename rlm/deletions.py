@@ -1,4 +1,4 @@
-"""Deletions in the store that go on failing, of led partitions and of deleted topics alike.
+"""Deletions in the store that continue failing, of led partitions and of deleted topics alike.
 
 Nothing is lost by them, but the bill grows, and records stay that should have gone. One that fails
 for a while is a store that is away, which is told otherwise; one that fails for long is told here.
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_protocol.wire.primitives import uuid_to_text
-from rlm.red_kinds import TierRed
-from rlmm.red import RedText
+from rlm.health_reasons import TierReason
+from rlmm.health_text import HealthText
 from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
 from rsm_plugins.raised import described
 from rsm_plugins.segment import RemoteLogSegmentMetadata
@@ -32,19 +32,19 @@ class _Failing:
 class LongFailing:
     """What health says of deletions that fail for long."""
 
-    reason: RedText
-    is_red: bool
+    reason: HealthText
+    is_unhealthy: bool
 
 
 class Deletions:
-    """Deletes objects of segments, in any thread, and knows which of that goes on failing."""
+    """Deletes objects of segments, in any thread, and knows which of that continues failing."""
 
     def __init__(
         self, storage: RemoteStorageManager, clock: Clock, late_ms: int, copy_max_ms: int
     ) -> None:
         """Delete by a plugin; `late_ms`: a deletion that fails for longer is told of."""
         self._storage, self._clock = storage, clock
-        self._late_ms, self._red_ms = late_ms, max(copy_max_ms, 2 * late_ms)
+        self._late_ms, self._unhealthy_ms = late_ms, max(copy_max_ms, 2 * late_ms)
         self._lock = threading.Lock()
         self._failing: dict[bytes, _Failing] = {}
         self._done = self._errors = 0
@@ -94,21 +94,21 @@ class Deletions:
                     del self._failing[key]
 
     def long_failing(self) -> LongFailing | None:
-        """What has failed for long; what nobody has tried again for longer than that is left out.
+        """What has failed for long; what nobody has tried again for longer than that is excluded.
 
         Then another broker deletes it, or has deleted it.
         """
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             for key, one in list(self._failing.items()):
-                if now_ms - one.last_ms > self._red_ms:
+                if now_ms - one.last_ms > self._unhealthy_ms:
                     del self._failing[key]
             late = [one for one in self._failing.values() if now_ms - one.since_ms >= self._late_ms]
         if not late:
             return None
         first = late[0]  # the oldest: they are in the order in which they began to fail
         metadata, failed_ms = first.metadata, now_ms - first.since_ms
-        reason = TierRed.DELETIONS.text(
+        reason = TierReason.DELETIONS.text(
             count=len(late),
             minutes=failed_ms // 60_000,
             segment=uuid_to_text(metadata.id.id),
@@ -116,7 +116,7 @@ class Deletions:
             first=metadata.start_offset,
             error=first.error,
         )
-        return LongFailing(reason, is_red=failed_ms >= self._red_ms)
+        return LongFailing(reason, is_unhealthy=failed_ms >= self._unhealthy_ms)
 
     def failing(self) -> int:
         """How many segments' deletion failed when it was last tried, 1,000 at most."""

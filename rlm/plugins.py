@@ -8,7 +8,7 @@ from rlm.deletions import Deletions
 from rlm.plugin_calls import PluginCalls
 from rlm.telemetry import Telemetry
 from rlmm.api import RemoteLogMetadataManager
-from rlmm.red import RedText
+from rlmm.health_text import HealthText
 from rsm_plugins.api import RemoteStorageManager
 from rsm_plugins.place import UNNAMED, StoreIdentity
 from rsm_plugins.store_faults import StoreFaults
@@ -26,11 +26,11 @@ class Plugins:
     """Storage plugin and metadata manager.
 
     Attributes:
-        deletions: deletes by the storage plugin, and knows what goes on failing.
+        deletions: deletes by the storage plugin, and knows what continues failing.
         connect: configures the metadata manager, once the broker takes its connections, with what
             its Kafka clients need for them.
         remover: of deleted topics, where the manager needs one.
-        red, yellow: what the remover found that only an operator can settle.
+        unhealthy, yellow: what the remover found that only an operator can settle.
         store_faults: what tests make the storage suffer; None where none can.
         identity: of the store.
     """
@@ -40,8 +40,8 @@ class Plugins:
     deletions: Deletions
     connect: Callable[[Mapping[str, str]], None] = _nothing
     remover: "Remover | None" = None
-    red: Callable[[], Sequence[RedText]] = tuple
-    yellow: Callable[[], Sequence[RedText]] = tuple
+    unhealthy: Callable[[], Sequence[HealthText]] = tuple
+    yellow: Callable[[], Sequence[HealthText]] = tuple
     store_faults: StoreFaults | None = None
     identity: StoreIdentity = UNNAMED
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kafka_protocol.errors import ErrorCode
 from rlm.config import TierConfig
+from rlm.health_reasons import TierReason
 from rlm.link.endpoint import Received, Reply
 from rlm.link.messages import (
     Ack,
@@ -46,9 +47,8 @@ from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins, Store
 from rlm.quota import RateQuota
 from rlm.read.read_path import ReadPath
-from rlm.red_kinds import TierRed
 from rlm.telemetry import MetricsPages, Telemetry
-from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL, READER_POOL, Workers
+from rlm.workers import COPIER_POOL, EXPIRATION_POOL, READER_POOL, VALIDATION_POOL, Workers
 from rlmm.api import features_off
 from rsm_plugins.settings import public_names
 from runtime.clock import Clock, shift
@@ -61,8 +61,8 @@ WATCH_MS = 250
 INDEX_EXPIRY_MS = 30_000
 CLOSE_WAIT_MS, CLOSE_RETRY_MS = 1_500, 20
 
-JUDGE_THREADS = 4
-"""A judgement asks the store only after a loss of the epoch chain; of two hanging calls the tier
+VALIDATION_THREADS = 4
+"""A validation asks the store only after a loss of the epoch chain; of two hanging calls the tier
 ends itself (half of the pool), of a single one it does not."""
 
 ConfigurePlugins = Callable[[TierConfig, PluginCalls], Plugins]
@@ -74,7 +74,7 @@ def pool_sizes(config: TierConfig) -> dict[str, int]:
     return {
         COPIER_POOL: config.copier_threads,
         EXPIRATION_POOL: config.expiration_threads,
-        JUDGE_POOL: JUDGE_THREADS,
+        VALIDATION_POOL: VALIDATION_THREADS,
         READER_POOL: config.reader_threads,
     }
 
@@ -224,7 +224,7 @@ class Tier:
             case Read() as question:
                 self.reads.read(question, reply)
             case Released(tokens):
-                self.reads.lending.released(tokens)
+                self.reads.leases.released(tokens)
             case OffsetForTimestamp() as question:
                 self.reads.search(question, reply)
             case Assign() as assign:
@@ -287,30 +287,33 @@ class Tier:
         self.manager.census.take(self._tell)
 
     def _tell(self, counted: Counted) -> None:
-        red = counted.reds()
-        red.extend(PartitionHealth(b"", -1, reason) for reason in self.manager.passes.waits.reds())
-        red.extend(self.reads.red())
-        red.extend(PartitionHealth(b"", -1, reason) for reason in self._plugins.red())
+        unhealthy = counted.unhealthy_ones()
+        unhealthy.extend(
+            PartitionHealth(b"", -1, reason)
+            for reason in self.manager.passes.waits.unhealthy_ones()
+        )
+        unhealthy.extend(self.reads.unhealthy())
+        unhealthy.extend(PartitionHealth(b"", -1, reason) for reason in self._plugins.unhealthy())
         metadata = self._plugins.metadata
-        red.extend(PartitionHealth(b"", -1, reason) for reason in metadata.unreadable())
+        unhealthy.extend(PartitionHealth(b"", -1, reason) for reason in metadata.unreadable())
         # Once a stop has begun, a manager that is closed did not fail.
         failure = "" if self._stopping else metadata.failure()
         if failure:
-            red.append(PartitionHealth(b"", -1, TierRed.MANAGER.text(error=failure)))
-        if self.claim.red:
-            red.append(PartitionHealth(b"", -1, self.claim.red))
+            unhealthy.append(PartitionHealth(b"", -1, TierReason.MANAGER.text(error=failure)))
+        if self.claim.unhealthy:
+            unhealthy.append(PartitionHealth(b"", -1, self.claim.unhealthy))
         late = self._plugins.deletions.long_failing()
-        if late is not None and late.is_red:
-            red.append(PartitionHealth(b"", -1, late.reason))
-        yellow = [] if late is None or late.is_red else [late.reason]
+        if late is not None and late.is_unhealthy:
+            unhealthy.append(PartitionHealth(b"", -1, late.reason))
+        yellow = [] if late is None or late.is_unhealthy else [late.reason]
         if off := features_off(metadata):
-            yellow.append(TierRed.FEATURES_OFF.text(features="; ".join(off)))
+            yellow.append(TierReason.FEATURES_OFF.text(features="; ".join(off)))
         yellow += self._plugins.yellow()
         health = Health(
             counted.assigned,
             counted.ready,
             self.calls.abandoned,
-            red,
+            unhealthy,
             yellow,
             self.telemetry.totals() | self._plugins.deletions.totals(),
         )

@@ -100,7 +100,7 @@ class Telemetry:
         )
         self._evictions = self.registry.counter(
             "tidemark_remote_chunk_cache_evictions_total",
-            "Chunks that made room for others",
+            "Chunks that freed memory for others",
             ("level",),
         )
         self._ahead = self.registry.counter(
@@ -226,7 +226,7 @@ class Telemetry:
             self._cache.inc(1, level, "hit" if is_hit else "miss")
 
     def cache_evicted(self, level: str) -> None:
-        """A chunk made room for another."""
+        """A chunk freed memory for another."""
         with self._lock:
             self._evictions.inc(1, level)
 
@@ -238,7 +238,7 @@ class Telemetry:
         """Bytes of a remote segment are wrong, also after a refetch."""
         self._add(self._corrupt, topic)
 
-    def judged(self, tip: TopicIdPartition, took_ms: int) -> None:
+    def validated(self, tip: TopicIdPartition, took_ms: int) -> None:
         """How long it took to look at all remote segments of a partition."""
         self._set(tip, _COMPUTATION, took_ms)
 

@@ -117,7 +117,7 @@ def configure_plugins(
         deletions,
         connect,
         remover=remover,
-        red=lambda: remover.red,
+        unhealthy=lambda: remover.unhealthy,
         yellow=lambda: remover.yellow,
         store_faults=store_faults,
         identity=identity,

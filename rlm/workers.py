@@ -15,7 +15,7 @@ from runtime.clock import Clock
 from runtime.executors import spawn_thread
 
 COPIER_POOL, EXPIRATION_POOL, READER_POOL = "rlm-copier", "rlm-expiration", "remote-reader"
-JUDGE_POOL = "rlm-judge"
+VALIDATION_POOL = "rlm-validation"
 """Takes over and withdraws: consumers of local data wait for that, so no deletion goes before."""
 
 
@@ -46,7 +46,7 @@ class Workers(Protocol):
         ...
 
     def resize(self, pool: str, threads: int) -> None:
-        """Let the pool have that many threads from now on; running jobs go on."""
+        """Let the pool have that many threads from now on; running jobs continue."""
         ...
 
     def abandon(self, pool: str, thread_id: int) -> None:

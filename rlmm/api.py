@@ -17,7 +17,7 @@ from enum import IntEnum
 
 from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import TopicIdPartition
-from rlmm.red import RedText
+from rlmm.health_text import HealthText
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
 
@@ -50,9 +50,9 @@ class SegmentUpdate:
     """A change of a known segment's state.
 
     Attributes:
-        seen_state: of DELETE_SEGMENT_STARTED: the state by which its writer judged. A segment that
-            was judged in COPY_SEGMENT_STARTED and is finished by then is not deleted. None: not
-            told.
+        seen_state: of DELETE_SEGMENT_STARTED: the state by which its writer validated. A segment
+            that was validated in COPY_SEGMENT_STARTED and is finished by then is not deleted. None:
+            not told.
     """
 
     id: RemoteLogSegmentId
@@ -162,7 +162,7 @@ class RemoteLogMetadataManager(ABC):
     """The metadata manager as the RemoteLogManager sees it: a plugin is a subclass.
 
     Thread-safe. Look-ups never wait for a network, and raise MetadataNotReadyError where what is
-    cached may be too old to answer. What is not abstract may be left out: health names what is off
+    cached may be too old to answer. What is not abstract may be omitted: health names what is off
     then (`features_off`).
     """
 
@@ -271,7 +271,7 @@ class RemoteLogMetadataManager(ABC):
     def close(self) -> None:
         """Stop clients and close the store; called once."""
 
-    # -- may be left out
+    # -- may be omitted
 
     def carry(self, partition: TopicIdPartition, fence: Fence, log_start: int) -> None:
         """Let each record of this owner carry its log start from here on.
@@ -288,7 +288,7 @@ class RemoteLogMetadataManager(ABC):
 
         Raises:
             MetadataNotReadyError: `is_ready` is False; only what an owner reads after its barrier
-                was read back may be judged by.
+                was read back may be validated by.
         """
         return None
 
@@ -328,7 +328,7 @@ class RemoteLogMetadataManager(ABC):
     ) -> Iterator[RemoteLogSegmentMetadata]:
         """FINISHED segments that reach up to `offset` or above and have a transaction index.
 
-        Ascending by start offset. Those whose record says that the index is empty are left out.
+        Ascending by start offset. Those whose record says that the index is empty are excluded.
         This default walks all segments.
         """
         return (
@@ -350,12 +350,12 @@ class RemoteLogMetadataManager(ABC):
         """Records read since the start, by what became of them, for metrics."""
         return {}
 
-    def unreadable(self) -> Sequence[RedText]:
-        """Why metadata partitions cannot be read or reached, a line for each, with the way out."""
+    def unreadable(self) -> Sequence[HealthText]:
+        """Why metadata partitions cannot be read or reached, a line for each, with the remedy."""
         return ()
 
     def failure(self) -> str | None:
-        """Why the manager has ended for good, None while it works."""
+        """Why the manager has ended permanently, None while it works."""
         return None
 
 
@@ -367,7 +367,7 @@ class RemovesDeletedTopics(RemoteLogMetadataManager):
 
     @abstractmethod
     def led_partitions(self) -> list[PartitionDeletion]:
-        """User partitions that this broker may judge, but those whose deletion is complete.
+        """User partitions that this broker may validate, but those whose deletion is complete.
 
         Their records lie in metadata partitions that it leads and has consumed to their end.
         """
@@ -401,9 +401,9 @@ FEATURES: Mapping[str, str] = {
     "on_lost_records": "records that its topic lost are not noticed at once",
     "counts": "metrics do not count its records",
     "unreadable": "health does not name what it cannot read",
-    "failure": "its end is not noticed, and the tier is not started anew",
+    "failure": "its end is not noticed, and the tier is not started again",
 }
-"""What is off without a method that may be left out. Without those not named here nothing is."""
+"""What is off without a method that may be omitted. Without those not named here nothing is."""
 
 
 def features_off(manager: RemoteLogMetadataManager) -> list[str]:

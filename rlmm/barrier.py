@@ -2,9 +2,9 @@
 
 A barrier changes no state: it repeats the newest live segment's, in the form that Kafka's own
 readers take too. Where that is STARTED the record says that it is a barrier's: the segment may be
-forgotten by the time it lands, and is not named anew then (model finding F2). Where there is no
+forgotten by the time it lands, and is not named again then (model finding F2). Where there is no
 live segment, a new id that is never copied goes through its whole life at once. Without the second
-form, an old writer's STARTED and FINISHED could land after the new owner's judgement (model story
+form, an old writer's STARTED and FINISHED could land after the new owner's validation (model story
 B2).
 
 It carries no log start: only an owner that has settled knows one. Repeated under the new pair, the

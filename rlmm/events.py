@@ -37,7 +37,7 @@ class SegmentAdded:
     """A full record (key 0): a copy begins, or a barrier repeats that it did.
 
     Attributes:
-        is_barrier: it repeats a segment that was named before, and names none anew.
+        is_barrier: it repeats a segment that was named before, and names none again.
     """
 
     metadata: RemoteLogSegmentMetadata
@@ -57,7 +57,7 @@ class SegmentAdded:
 
 @dataclass(frozen=True, slots=True)
 class SegmentUpdated:
-    """An update record (key 1): a known segment goes on to a later state."""
+    """An update record (key 1): a known segment continues to a later state."""
 
     update: SegmentUpdate
     stamp: Stamp = NO_STAMP

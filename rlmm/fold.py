@@ -1,6 +1,6 @@
 """Runs records through the state tables on top of a store, and collects what they change.
 
-One fold takes a stretch of one metadata partition: it judges record after record, sees its own
+One fold takes a stretch of one metadata partition: it validates record after record, sees its own
 earlier effects, and leaves the writing to whoever made it. So a stretch is written at once,
 together with its position.
 """
@@ -12,7 +12,7 @@ from rlmm.store import Changes, MetadataStore, PartitionKey, SegmentChange, part
 
 
 class Fold:
-    """Judges a stretch of records of one metadata partition."""
+    """Validates a stretch of records of one metadata partition."""
 
     def __init__(self, store: MetadataStore, metadata_partition: int) -> None:
         self._store = store
@@ -20,7 +20,7 @@ class Fold:
         self.changes = Changes()
 
     def take(self, event: MetadataEvent, *, order: int, seen_ms: int) -> Verdict:
-        """Judge the next record and remember its effect.
+        """Validate the next record and remember its effect.
 
         Args:
             event: what it says.

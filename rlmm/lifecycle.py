@@ -1,4 +1,6 @@
-"""Which state may follow which, and whose word counts: how every reader judges every record alike.
+"""Which state may follow which, and whose word counts.
+
+How every reader validates every record alike.
 
 The topic's order is the truth. Each reader folds `apply` over the records of a user partition, in
 the topic's order, so all readers know the same segments in the same states. Four rules, all needed
@@ -7,8 +9,8 @@ the topic's order, so all readers know the same segments in the same states. Fou
 * the fence: a record of a lower pair than the highest read so far changes nothing. A record's pair
   raises the fence also where its transition is refused;
 * the tables: a transition that they do not allow changes nothing;
-* what was judged: DELETE_SEGMENT_STARTED of a segment that its writer saw in COPY_SEGMENT_STARTED
-  changes nothing once that is finished;
+* what was validated: DELETE_SEGMENT_STARTED of a segment that its writer saw in
+  COPY_SEGMENT_STARTED changes nothing once that is finished;
 * barriers name no segment: STARTED that a barrier repeats of an id which is forgotten by then
   changes nothing.
 
@@ -141,7 +143,7 @@ def raised(known: OffsetsByEpoch, epoch: int, offset: int) -> OffsetsByEpoch:
     """Take over that `epoch` has at least `offset`.
 
     What is said for an epoch holds in each rule for the epochs below it too: entries that lie
-    below a later epoch's are left out.
+    below a later epoch's are excluded.
     """
     if len(known) == 1 and known[0][0] == epoch:  # nearly always
         return known if known[0][1] >= offset else ((epoch, offset),)
@@ -179,7 +181,7 @@ class SegmentEntry:
 
 
 def history_of(facts: PartitionFacts, entries: Iterable[SegmentEntry]) -> PartitionHistory:
-    """What an owner judges by; the entries come ascending by start offset."""
+    """What an owner validates by; the entries come ascending by start offset."""
     return PartitionHistory(
         MappingProxyType(dict(facts.log_starts)),
         MappingProxyType(dict(facts.given_ends)),
@@ -213,7 +215,7 @@ def apply(
     order: int,
     seen_ms: int,
 ) -> Applied:
-    """Judge one record at its place in the topic.
+    """Validate one record at its place in the topic.
 
     Args:
         facts: of the record's user partition, `PartitionFacts(partition)` where nothing was known.
@@ -235,7 +237,7 @@ def apply(
     # makes its writer an owner all the same, and its election may be told nowhere else.
     if event.stamp.unclean_epoch > facts.unclean_epoch:
         seen = changed(seen, unclean_epoch=event.stamp.unclean_epoch)
-    applied = _judge(seen, entry, event, order=order, seen_ms=seen_ms)
+    applied = _validate(seen, entry, event, order=order, seen_ms=seen_ms)
     log_start = event.stamp.log_start
     if applied.verdict is not Verdict.ACCEPTED or log_start < 0:
         return applied
@@ -263,7 +265,7 @@ def _seen(facts: PartitionFacts, stamp: Stamp) -> PartitionFacts:
     )
 
 
-def _judge(
+def _validate(
     seen: PartitionFacts,
     entry: SegmentEntry | None,
     event: MetadataEvent,
@@ -297,7 +299,7 @@ def _add(
     if entry is not None:
         return Applied(Verdict.ACCEPTED, facts, replace(entry, metadata=event.metadata))
     if event.is_barrier:
-        # Forgotten by now. Named anew, its offsets would look as given under the new pair (F2).
+        # Forgotten by now. Named again, its offsets would look as given under the new pair (F2).
         return Applied(Verdict.UNKNOWN_SEGMENT, facts, None)
     fence, ends = event.stamp.fence, facts.given_ends
     if event.metadata.segment_size_bytes > 0:  # else a barrier's own id: it names no offsets
@@ -319,7 +321,7 @@ def _update(
         update.state
         is SegmentState.COPY_SEGMENT_STARTED  # only a full record may say so, as in Kafka
         or update.state not in SEGMENT_TRANSITIONS[entry.metadata.state]
-        or _was_judged_before_it_was_finished(update, entry)
+        or _was_validated_before_it_was_finished(update, entry)
     ):
         return Applied(Verdict.ILLEGAL_TRANSITION, facts, entry)
     if facts.delete_state is not None and update.state in _CLOSED_TO:
@@ -344,7 +346,7 @@ def _update(
     return Applied(Verdict.ACCEPTED, facts, after)
 
 
-def _was_judged_before_it_was_finished(update: SegmentUpdate, entry: SegmentEntry) -> bool:
+def _was_validated_before_it_was_finished(update: SegmentUpdate, entry: SegmentEntry) -> bool:
     """Whether a copy that seemed to be dangling counts by now, and may be the only one left.
 
     The fence does not refuse its FINISHED where the topic lost the barrier (model finding F5).

@@ -48,7 +48,7 @@ class Placement(Enum):
 
 
 def chain_spans(chain: Sequence[EpochEntry], log_end: int) -> list[Span]:
-    """A chain as spans, ascending; epochs without an offset below `log_end` are left out."""
+    """A chain as spans, ascending; epochs without an offset below `log_end` are excluded."""
     if not chain:
         return []
     ends = [entry.start_offset for entry in chain[1:]] + [log_end]

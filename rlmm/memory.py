@@ -2,8 +2,8 @@
 
 It is also the shortest example of the contract.
 
-It judges with the same tables and fence as the real one. Every write is in its log, judged and
-answered before the call returns, unless a `Fault` was ordered for it.
+It validates with the same tables and fence as the real one. Every write is in its log, validated
+and answered before the call returns, unless a `Fault` was ordered for it.
 """
 
 from collections import deque
@@ -29,9 +29,9 @@ from rlmm.api import (
 from rlmm.barrier import barrier, newest_of
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
 from rlmm.fold import Fold
+from rlmm.health_text import HealthText
 from rlmm.lifecycle import PartitionFacts, Verdict, deletion_of, history_of
 from rlmm.partition_view import ABORTING_SEGMENTS_MAX, PartitionView
-from rlmm.red import RedText
 from rlmm.store import MemoryStore, PartitionKey, Position, partition_key
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from runtime.clock import Clock, SystemClock
@@ -286,7 +286,7 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
         """See RemoteLogMetadataManager."""
         return {"read": len(self.log)}
 
-    def unreadable(self) -> tuple[RedText, ...]:
+    def unreadable(self) -> tuple[HealthText, ...]:
         """See RemoteLogMetadataManager."""
         return ()
 

@@ -98,7 +98,7 @@ class PartitionView:
     ) -> list[RemoteLogSegmentMetadata]:
         """Finished segments at or above `offset` in which transactions were aborted.
 
-        Ascending by start offset, then id; those before and at `after` (these two) are left out.
+        Ascending by start offset, then id; those before and at `after` (these two) are excluded.
         """
         if after is None:
             at = bisect_left(self._aborting, (offset - self._longest_aborting + 1, b""))

@@ -18,7 +18,7 @@ Records of Apache Kafka have none of the last four: they say nothing about a log
 election, delete whatever was seen, and are no barriers.
 
 A record of an unknown kind or version, without a value, or with bytes that mean nothing, is an
-error of its own: a reader counts it and goes on, for the next record is good. Keys are not looked
+error of its own: a reader counts it and continues, for the next record is good. Keys are not looked
 at.
 
 Source: KIP-405 (Message Format), Kafka 4.3 schemas.

@@ -1,4 +1,4 @@
-"""The store on RocksDB: a restart goes on where the last one stopped, and memory stays bounded.
+"""The store on RocksDB: a restart continues where the last one stopped, and memory stays bounded.
 
 Nothing here is fsynced on purpose. It is a cache of the topic; a batch is atomic and RocksDB's log
 keeps order, so after a crash it is an earlier moment with an earlier position. A database that
@@ -47,9 +47,11 @@ from runtime.disk import Disk
 log = logging.getLogger(__name__)
 
 _LAYOUT_VERSION = 3
-"""Another number than this, or none: thrown away and read again. 1 had no carried log starts, no
-unclean elections and no pairs of segments. In 2 the records of a tier of this version were judged
-by the rules of the one before: see `rlmm.lifecycle`.
+"""Another number than this, or none.
+
+Thrown away and read again. 1 had no carried log starts, no unclean elections and no pairs of
+segments. In 2 the records of a tier of this version were validated by the rules of the one before:
+see `rlmm.lifecycle`.
 """
 _U32 = struct.Struct(">I")
 _U64 = struct.Struct(">Q")
@@ -85,7 +87,7 @@ class RocksdbStore:
     def __init__(
         self, directory: Path, *, cluster_id: str, partition_count: int, disk: Disk | None = None
     ) -> None:
-        """Open it, or begin anew where it is damaged or not of this cluster and topic.
+        """Open it, or begin again where it is damaged or not of this cluster and topic.
 
         Fails as RocksDB does where another process has it open, or descriptors, memory or space
         are used up; it is left as it is then.
@@ -104,7 +106,7 @@ class RocksdbStore:
         version = _Version(_LAYOUT_VERSION, cluster_id, partition_count)
         disk.make_dirs(directory.parent)
         if disk.exists(self._mark):
-            log.warning("metadata cache was found damaged, begins anew: dir=%s", directory)
+            log.warning("metadata cache was found damaged, begins again: dir=%s", directory)
             disk.remove_tree(directory)
             disk.unlink(self._mark)
         self._db = _opened(directory, version, disk)
@@ -226,7 +228,7 @@ class RocksdbStore:
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
-        """Note what is found damaged, so that the next start begins anew.
+        """Note what is found damaged, so that the next start begins again.
 
         Raises:
             DamagedStoreError: that.
@@ -259,7 +261,7 @@ def _opened(directory: Path, version: _Version, disk: Disk) -> Rdict:
         if _is_of_the_moment(e):
             raise
         reason = f"is damaged: {e}"
-    log.warning("metadata cache begins anew: dir=%s it %s", directory, reason)
+    log.warning("metadata cache begins again: dir=%s it %s", directory, reason)
     if db is not None:
         with suppress(Exception):  # what is thrown away need not be closed well
             db.close()
@@ -332,7 +334,7 @@ def _next_prefix(prefix: bytes) -> bytes:
 
 
 def highest_incarnation(directory: Path) -> int | None:
-    """The highest tier incarnation that this cache has read, the remover's left out. For tools.
+    """The highest tier incarnation that this cache has read, the remover's excluded. For tools.
 
     Nothing is written, and nobody may have it open for writing.
 

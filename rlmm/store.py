@@ -2,7 +2,7 @@
 
 A store holds, per metadata partition, how far the topic was consumed and what followed from it.
 State and position change together or not at all: after a crash the store is some earlier moment,
-and reading goes on there. It is a cache of the topic; losing it whole costs a replay.
+and reading continues there. It is a cache of the topic; losing it whole costs a replay.
 """
 
 from collections.abc import Iterator

@@ -19,7 +19,7 @@ from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetad
 
 
 class RemoteStorageError(TidemarkError):
-    """The store failed in a way that trying again will not mend.
+    """The store failed in a way that trying again will not repair.
 
     Wrong credentials, no such bucket.
     """
@@ -145,7 +145,7 @@ class ObjectLister(Protocol):
     """
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """All objects whose key begins with `prefix`, unfinished uploads left out.
+        """All objects whose key begins with `prefix`, unfinished uploads excluded.
 
         Raises:
             RemoteStorageError, RetriableRemoteStorageError: the store failed; the listing ends.

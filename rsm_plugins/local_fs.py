@@ -194,7 +194,7 @@ class DirectoryStore(ObjectStore):
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Files below a folder in the order of their keys, unfinished ones left out."""
+    """Files below a folder in the order of their keys, unfinished ones excluded."""
     with _as_storage_errors("list"):
         try:
             # A folder sorts as its children's keys do: with the slash at its end.

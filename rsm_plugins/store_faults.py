@@ -106,9 +106,9 @@ class StoreFaults:
         self.on_hit: OnHit = lambda number, call, topic: None
 
     def set(self, faults: Iterable[StoreFault]) -> None:
-        """Put exactly these in force; one that stays goes on where it is.
+        """Put exactly these in force; one that stays continues where it is.
 
-        Calls that hang or are slow because of another one go on.
+        Calls that hang or are slow because of another one continue.
         """
         with self._lock:
             known = {entry.fault.id: entry for entry in self._entries}

@@ -22,7 +22,7 @@ Nothing is unfrozen now and then: the pass after that is the long one that is to
 Python counts what was made less what was freed. Long work that lets go of as much as it makes, of
 a record for each value made of it, brings no pass at all, until one comes over everything that it
 made: 120 ms for the records of 100,000 partitions. So each step of it looks how much is young
-(`look_after_step`).
+(`collect_after_step`).
 
 `resting_collector` holds back all passes, for some seconds; what was made meanwhile is looked at in
 the first pass after it, at once. Not for the event loop.
@@ -94,7 +94,7 @@ def short_full_passes() -> Iterator[None]:
         gc.set_threshold(young, middle, old)
 
 
-def look_after_step() -> None:
+def collect_after_step() -> None:
     """Make a full pass if a step of long work has left much that is young, and passes are short."""
     if _are_short and gc.isenabled() and len(gc.get_objects(generation=0)) > YOUNG_MAX:
         gc.collect()

@@ -2,7 +2,7 @@
 
 Files are held by `OpenFile`, which closes when nobody refers to it any more: a region handed to the
 network stays readable although its segment was deleted in the meantime. Every write either happened
-as a whole or raises `OSError`; what an error leaves behind is for recovery to judge.
+as a whole or raises `OSError`; what an error leaves behind is for recovery to validate.
 """
 
 import ctypes

@@ -34,7 +34,7 @@ PEER: Final = frozenset(
 """Errors of a connection: where a file is sent over a socket, they are not of the file."""
 
 
-SAY_EVERY_MS = 60_000
+LOG_EVERY_MS = 60_000
 MORE_FILES = "let the process open more files (ulimit -n, fs.file-max) or lower max.connections"
 DESCRIPTORS_RESERVED = 500
 """For files beyond those that were open when a connection came; half where the limit is small."""
@@ -45,7 +45,7 @@ def is_exhausted(error: OSError) -> bool:
     return error.errno in EXHAUSTED
 
 
-def way_out(error: OSError) -> str:
+def remedy(error: OSError) -> str:
     """What an operator can do about an error of exhaustion, for a log line."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return MORE_FILES
@@ -100,19 +100,19 @@ class Seldom:
 
     def error(self, logger: logging.Logger, text: str) -> None:
         """Log at ERROR, unless the last line is less than a minute old. Safe for all threads."""
-        self._say(logger, logging.ERROR, text)
+        self._log(logger, logging.ERROR, text)
 
     def warning(self, logger: logging.Logger, text: str) -> None:
         """As `error`, at WARNING."""
-        self._say(logger, logging.WARNING, text)
+        self._log(logger, logging.WARNING, text)
 
-    def _say(self, logger: logging.Logger, level: int, text: str) -> None:
+    def _log(self, logger: logging.Logger, level: int, text: str) -> None:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             if self._next_ms is not None and now_ms < self._next_ms:
                 self._unsaid += 1
                 return
-            unsaid, self._unsaid, self._next_ms = self._unsaid, 0, now_ms + SAY_EVERY_MS
+            unsaid, self._unsaid, self._next_ms = self._unsaid, 0, now_ms + LOG_EVERY_MS
         logger.log(level, "%s (not said meanwhile: %d)", text, unsaid)
 
 
@@ -124,5 +124,5 @@ def is_of_exhaustion(logger: logging.Logger, what: str, error: OSError) -> bool:
     """Whether `what` cannot be used for now only; then it is said, once a minute."""
     if not is_exhausted(error):
         return False
-    exhaustion.error(logger, f"{what} cannot be used now: {error}: {way_out(error)}")
+    exhaustion.error(logger, f"{what} cannot be used now: {error}: {remedy(error)}")
     return True

@@ -91,7 +91,7 @@ def log_to(stream: TextIO, *, process: str = "") -> None:
 def also_logged_to(path: Path) -> Iterator[None]:
     """Send this process's log to a file, too, within the block, in the form that it has then.
 
-    The file is begun anew when it would exceed `FILE_BYTES_MAX`; one that was there goes on, and
+    The file is begun again when it would exceed `FILE_BYTES_MAX`; one that was there continues, and
     the one before it is kept as `NAME.1`.
     """
     root = logging.getLogger()

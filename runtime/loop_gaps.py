@@ -1,9 +1,10 @@
 """Finds what holds an event loop, always on and without a cost per callback.
 
-A turn is what the loop runs between two waits for its descriptors; a client that comes meanwhile
-waits for its end. A thread looks some 30 times a second at which turn runs and since when: both
-stand in the frame of asyncio's `_run_once`. A turn that does not end is looked at more often, and
-its frames name the callback. Debug mode would say the same, at two clock readings a callback.
+An iteration is what the loop runs between two waits for its descriptors; a client that comes
+meanwhile waits for its end. A thread looks some 30 times a second at which iteration runs and since
+when: both stand in the frame of asyncio's `_run_once`. An iteration that does not end is looked at
+more often, and its frames name the callback. Debug mode would say the same, at two clock readings a
+callback.
 
 The time in which the loop's thread could have run and had no CPU, and the time that the hypervisor
 kept, are told apart and not counted: a busy machine is no fault of the callback.
@@ -30,11 +31,11 @@ GAP_MS: Final = 50
 """What counts as a gap."""
 WARN_MS: Final = 100
 STILL_HELD_MS: Final = 5_000
-"""A turn that has not ended by then has a line of its own, and again at double the time."""
-LOOK_MS: Final = 30
+"""An iteration that has not ended by then has a line of its own, and again at double the time."""
+POLL_MS: Final = 30
 SUSPECT_MS: Final = 15
-"""Turns older than this are looked at each `LOOK_CLOSELY_MS`."""
-LOOK_CLOSELY_MS: Final = 5
+"""Turns older than this are looked at each `POLL_CLOSELY_MS`."""
+POLL_CLOSELY_MS: Final = 5
 READ_EACH_S: Final = 1
 QUIET_MS: Final = 10_000
 """Between two lines that name the same callback."""
@@ -51,7 +52,7 @@ class Sight(NamedTuple):
     """What a loop was seen doing.
 
     Attributes:
-        began_s: when its turn began, on the loop's clock.
+        began_s: when its iteration began, on the loop's clock.
         callback: qualified name of the callback or coroutine, with its module.
         place: the innermost frames, innermost first.
     """
@@ -102,8 +103,8 @@ def busy_threads(frames: dict[int, FrameType], watched: int) -> str:
     return ", ".join(busy[:FRAMES_SHOWN]) or "unknown"
 
 
-class _Turn:
-    """A turn that is older than it should be."""
+class _Iteration:
+    """An iteration that is older than it should be."""
 
     __slots__ = ("after", "before", "began_s", "held_ms", "next_line_ms", "places")
 
@@ -210,7 +211,7 @@ class LoopWatch:
         self._thread_id = threading.get_ident()
         self._accounts = KernelAccounts()
         self._stopped = False
-        self._turn: _Turn | None = None
+        self._iteration: _Iteration | None = None
         self._lock_ms: float = 0
         self._last_read = self._read(with_stolen=False)
         self._last_read_s = time.monotonic()
@@ -224,64 +225,64 @@ class LoopWatch:
     def _run(self) -> None:
         lock, now_s = LockAccounts(), time.monotonic()
         while not self._stopped:
-            wait_s = (LOOK_MS if self._turn is None else LOOK_CLOSELY_MS) / 1_000
+            wait_s = (POLL_MS if self._iteration is None else POLL_CLOSELY_MS) / 1_000
             due_s = time.monotonic() + wait_s
             time.sleep(wait_s)
             now_s = time.monotonic()
             lacked_ms = lock.lacked_ms((now_s - due_s) * 1_000)
             self._lock_ms += lacked_ms
-            self._look(now_s, lacked_ms)
-        if self._turn is not None:
-            self._ended(self._turn, now_s)
+            self._poll(now_s, lacked_ms)
+        if self._iteration is not None:
+            self._ended(self._iteration, now_s)
         self._accounts.close()
         lock.close()
 
     def _read(self, *, with_stolen: bool) -> Accounts:
         return self._accounts.read(with_stolen=with_stolen)._replace(lock_ms=self._lock_ms)
 
-    def _look(self, now_s: float, lacked_ms: float) -> None:
+    def _poll(self, now_s: float, lacked_ms: float) -> None:
         """See what the loop does; `lacked_ms` is how long this thread lacked the lock before."""
-        # A pass of the collector calls Python, and so may let the loop go on while the interpreter
-        # still holds a pointer to a frame of it.
+        # A pass of the collector calls Python, and so may let the loop continue while the
+        # interpreter still holds a pointer to a frame of it.
         with resting_collector():
             frames = sys._current_frames()
             del frames[threading.get_ident()]  # this frame: kept, it would be a cycle at each look
             sight = sight_of(frames.get(self._thread_id))
-        turn = self._turn
-        if turn is not None and (sight is None or sight.began_s != turn.began_s):
-            self._turn = None
-            self._ended(turn, now_s)
+        iteration = self._iteration
+        if iteration is not None and (sight is None or sight.began_s != iteration.began_s):
+            self._iteration = None
+            self._ended(iteration, now_s)
         if sight is not None and (now_s - sight.began_s) * 1_000 >= SUSPECT_MS:
-            self._look_closely(sight, now_s)
+            self._poll_closely(sight, now_s)
             return
-        if turn is None and lacked_ms >= GAP_MS:
+        if iteration is None and lacked_ms >= GAP_MS:
             gap = Gap(lacked_ms, 0, 0, 0, lacked_ms, 0, 0)
             self.report.add(gap, "another thread", busy_threads(frames, self._thread_id), now_s)
         # A loop that does nothing runs up no accounts.
         if sight is not None or now_s - self._last_read_s > READ_EACH_S:
             self._last_read, self._last_read_s = self._read(with_stolen=False), now_s
 
-    def _look_closely(self, sight: Sight, now_s: float) -> None:
+    def _poll_closely(self, sight: Sight, now_s: float) -> None:
         accounts = self._read(with_stolen=True)
-        turn = self._turn
-        if turn is None:
+        iteration = self._iteration
+        if iteration is None:
             before = accounts
-            if (now_s - sight.began_s) * 1_000 > LOOK_MS + SUSPECT_MS:
+            if (now_s - sight.began_s) * 1_000 > POLL_MS + SUSPECT_MS:
                 # This thread comes late itself, as on a busy machine: what the loop's thread
                 # waited for since the look before is part of it.
                 before = self._last_read._replace(stolen_ms=accounts.stolen_ms)
-            turn = self._turn = _Turn(sight.began_s, before)
-        turn.seen(sight, now_s, accounts)
-        if turn.held_ms >= turn.next_line_ms:
-            turn.next_line_ms *= 2
+            iteration = self._iteration = _Iteration(sight.began_s, before)
+        iteration.seen(sight, now_s, accounts)
+        if iteration.held_ms >= iteration.next_line_ms:
+            iteration.next_line_ms *= 2
             log.warning(
                 "the event loop is still held: held_ms=%d callback=%s at=%s",
-                turn.held_ms,
+                iteration.held_ms,
                 sight.callback,
                 sight.place,
             )
 
-    def _ended(self, turn: _Turn, now_s: float) -> None:
-        if turn.held_ms >= GAP_MS:
-            gap = account_for(turn.held_ms, turn.before, turn.after)
-            self.report.add(gap, *turn.most_seen, now_s)
+    def _ended(self, iteration: _Iteration, now_s: float) -> None:
+        if iteration.held_ms >= GAP_MS:
+            gap = account_for(iteration.held_ms, iteration.before, iteration.after)
+            self.report.add(gap, *iteration.most_seen, now_s)

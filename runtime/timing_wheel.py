@@ -25,7 +25,7 @@ SLOTS: Final = 64
 LEVELS: Final = 4
 """The highest level reaches 4.6 hours; later deadlines come down to their own place by then."""
 FIRED_AT_ONCE_MAX: Final = 100
-"""Timers that fire in one turn of the loop; others come between."""
+"""Timers that fire in one iteration of the loop; others come between."""
 
 _BITS: Final = SLOTS.bit_length() - 1
 _ALL: Final = (1 << SLOTS) - 1
@@ -136,7 +136,7 @@ class TimingWheel(Generic[K]):
         self._armed = None
         target = self._clock.monotonic_ms() // TICK_MS
         while not self._due and (tick := self._next()) is not None and tick <= target:
-            self._turn_to(tick)
+            self._advance_to(tick)
         if not self._due:
             self._now = max(self._now, target)
         for key in list(self._due)[:FIRED_AT_ONCE_MAX]:
@@ -145,7 +145,7 @@ class TimingWheel(Generic[K]):
                 run_guarded(lambda key=key: self._fire(key), "timing wheel")  # type: ignore[misc]
         self._arm()
 
-    def _turn_to(self, tick: int) -> None:
+    def _advance_to(self, tick: int) -> None:
         """Take what begins at `tick` out of its slots, from the highest level down."""
         self._now = tick
         for level in reversed(self._levels):

@@ -36,7 +36,7 @@ from functools import partial, update_wrapper
 from types import coroutine
 from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar
 
-from runtime.collector import look_after_step
+from runtime.collector import collect_after_step
 from runtime.executors import Pool
 from runtime.scheduler import Scheduler
 
@@ -50,7 +50,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class OnPool:
-    """Make a call on a pool, and go on with its result."""
+    """Make a call on a pool, and continue with its result."""
 
     __slots__ = ("call", "pool")
     __match_args__ = ("pool", "call")
@@ -67,7 +67,7 @@ Wait = Callable[[Callable[[], None]], None]
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """Go on when `wait` has called what it is given."""
+    """Continue when `wait` has called what it is given."""
 
     wait: Wait
 
@@ -135,8 +135,8 @@ async def run_in_steps(steps: Steps[R]) -> R:
         except StopIteration as end:
             result: R = end.value
             return result
-        look_after_step()
-        await _turn_of_others()
+        collect_after_step()
+        await _yield_to_others()
 
 
 def result_or_rest(steps: Steps[R]) -> R | Coroutine[Any, Any, R]:
@@ -154,7 +154,7 @@ def result_or_rest(steps: Steps[R]) -> R | Coroutine[Any, Any, R]:
 
 
 @coroutine
-def _turn_of_others() -> Steps[None]:
+def _yield_to_others() -> Steps[None]:
     """As `asyncio.sleep(0)`: a task that gets None is resumed behind what is ready."""
     yield
 
@@ -176,7 +176,7 @@ class Runner:
         "_begin",
         "_call",
         "_failed",
-        "_in_turn",
+        "_in_slice",
         "_next",
         "_scheduler",
         "_when_idle",
@@ -205,7 +205,7 @@ class Runner:
         self._work: Work[None] | None = None
         self._call: tuple[Pool, Future[object]] | None = None
         self._next: tuple[Any, BaseException | None] | None = None
-        self._in_turn = self.is_closed = False
+        self._in_slice = self.is_closed = False
         self._when_idle: list[Callable[[], None]] = []
 
     @property
@@ -225,16 +225,16 @@ class Runner:
     def when_idle(self, fn: Callable[[], None]) -> None:
         """Call `fn` once no work runs; perhaps at once."""
         self._when_idle.append(fn)
-        self._look_idle()
+        self._check_idle()
 
     def cancel(self) -> None:
         """End the work where it is, and begin none any more; `failed` is not called.
 
-        A call that is on a pool goes on.
+        A call that is on a pool continues.
         """
         self.is_closed = True
         work, self._work = self._work, None
-        if work is not None and not self._in_turn:
+        if work is not None and not self._in_slice:
             work.close()
 
     async def stop(self) -> None:
@@ -246,18 +246,21 @@ class Runner:
         self.cancel()
 
     def _resume(self, given: tuple[Any, BaseException | None]) -> None:
-        """Go on; a scheduler that calls at once must not make the stack deeper with each step."""
+        """Continue.
+
+        A scheduler that calls at once must not make the stack deeper with each step.
+        """
         self._next = given
-        if self._in_turn:
+        if self._in_slice:
             return
-        self._in_turn = True
+        self._in_slice = True
         try:
             while self._next is not None and self._work is not None and not self.is_closed:
                 given, self._next = self._next, None
                 with self._around():
                     self._step(self._work, *given)
         finally:
-            self._in_turn = False
+            self._in_slice = False
 
     def _step(self, work: Work[None], value: Any, error: BaseException | None) -> None:
         try:
@@ -273,7 +276,7 @@ class Runner:
                 return
             match wanted:
                 case None:
-                    look_after_step()
+                    collect_after_step()
                     self._scheduler.call_soon(partial(self._resume, _GO_ON))
                 case Until(wait):
                     wait(partial(self._resume, _GO_ON))
@@ -305,9 +308,9 @@ class Runner:
         self._work = None
         if error is not None:
             self._failed(error)
-        self._look_idle()
+        self._check_idle()
 
-    def _look_idle(self) -> None:
+    def _check_idle(self) -> None:
         if self._work is None:
             waiting, self._when_idle = self._when_idle, []
             for fn in waiting:

@@ -31,7 +31,7 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "directories": "Look at a node's log directories; give a lost one up.",
         "features": "Show and raise the levels of features: describe, upgrade.",
         "format": "Prepare the log directories of a node.",
-        "groups": "List and describe consumer groups, set their offsets anew, delete them.",
+        "groups": "List and describe consumer groups, set their offsets again, delete them.",
         "init": "Write a server.properties to begin with, with comments.",
         "log": "Look at the files of one partition: inspect, accept.",
         "metadata-quorum": "Describe the quorum of the controllers: who leads, how far all are.",

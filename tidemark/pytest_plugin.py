@@ -149,7 +149,7 @@ def tidemark_cluster(tidemark_cluster_nodes: "Broker") -> "Broker":
 
 @pytest.fixture
 def kafka_bootstrap_servers(tidemark_broker: "Broker") -> str:
-    """host:port of the broker; one that an earlier test stopped or paused goes on."""
+    """host:port of the broker; one that an earlier test stopped or paused continues."""
     tidemark_broker.start().resume()
     return tidemark_broker.bootstrap_servers
 

@@ -139,10 +139,10 @@ class KafkaContainer:
         """Change nothing: `start` waits until clients are served."""
         return self
 
-    # -- life
+    # -- lifecycle
 
     def start(self, timeout: float = 60) -> Self:
-        """Start the broker and return when clients are served; one that runs goes on.
+        """Start the broker and return when clients are served; one that runs continues.
 
         Raises:
             BrokerStartError: it does not start within `timeout` seconds.

@@ -1,1 +1,1 @@
-"""The parts of benchmarks.soak: its store, its clients, its judge."""
+"""The parts of benchmarks.soak: its store, its clients, its validator."""

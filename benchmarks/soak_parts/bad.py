@@ -1,4 +1,4 @@
-"""Clients that no broker wants: slow, silent, flooding, talking nonsense.
+"""Clients that no broker wants: slow, silent, flooding, sending nonsense.
 
 Each is a coroutine for one connection's life; it is called again for ever. What it meets is its own
 fault, so nothing here can be wrong but a broker that dies.

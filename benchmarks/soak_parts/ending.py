@@ -6,7 +6,7 @@ from collections.abc import Callable
 from http.client import HTTPException
 
 SHOW_S = 5
-LOOK_S = 0.25
+POLL_S = 0.25
 NO_PAGE = (OSError, HTTPException, ValueError)
 """What asking a page raises that is late, cut, or not there any more."""
 
@@ -51,7 +51,7 @@ class Ending:
         """
         began = last = self._clock_s()
         while not (is_true := _holds(condition)) and self._clock_s() - began < deadline_s:
-            self._sleep(LOOK_S)
+            self._sleep(POLL_S)
             if self._clock_s() - last >= SHOW_S:
                 last = self._clock_s()
                 self._show(f"  {last - began:3.0f} s until {awaited}: {_said(progress)}")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.soak_parts.judge import Verdict
 from benchmarks.soak_parts.store import SAYS
+from benchmarks.soak_parts.validator import Verdict
 
 SHOWN_MAX = 12
 LINE_BYTES_MAX = 1 << 18

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.soak_parts.judge import Series
+from benchmarks.soak_parts.validator import Series
 
 MB = 1 << 20
 PAGE_S = 20
@@ -33,7 +33,7 @@ ALLOWED: dict[str, tuple[str, float | None]] = {
     "lines of the metrics page": ("", 60),
     "files": ("", 400),
 }
-"""Unit, and growth that is none. The broker's descriptors are judged by what holds them."""
+"""Unit, and growth that is none. The broker's descriptors are validated by what holds them."""
 GAPS = {
     "gaps of the broker's loop": "tidemark_event_loop_gap_ms_count",
     "gaps of the tier's loop": "tidemark_remote_event_loop_gap_ms_count",
@@ -78,7 +78,7 @@ class Samples:
         return series.samples[-1][1] if series and series.samples else 0.0
 
     def take(self) -> None:
-        """One sample of everything; processes that have just ended are left out."""
+        """One sample of everything; processes that have just ended are excluded."""
         self._of_process("broker", self._broker)
         for child in self._broker.children():
             try:

@@ -1,6 +1,6 @@
 """The soak's storage plugin: a directory that fails now and then, at random with a seed.
 
-Loaded as a user's plugin is, by its name. `rsm.config.leak` plants what the judge must find.
+Loaded as a user's plugin is, by its name. `rsm.config.leak` plants what the validator must find.
 """
 
 import logging

@@ -82,7 +82,7 @@ def describe_topic(
     Args:
         broker: gives the defaults.
         overrides: what the topic sets.
-        names: list only these; None for all. Unknown names are left out, as Kafka does.
+        names: list only these; None for all. Unknown names are excluded, as Kafka does.
     """
     own = normalise(overrides)
     values = effective(broker, own)

@@ -170,7 +170,8 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         "tidemark.remote.delete.failing.ms",
         LONG,
         "600000",
-        "Health is yellow when a deletion in the remote store fails for longer; later it is red.",
+        "Health is yellow when a deletion in the remote store fails for longer; later it is "
+        "unhealthy.",
         low=1,
     ),
     Key(

@@ -128,7 +128,7 @@ def _remarks(entries: Mapping[str, str], values: Mapping[str, Value]) -> Resolve
             assert settings_key is not None
             _parse_as(name, settings_key, text)
         elif name.startswith((storage, *(manager + prefix for prefix in CLIENT_PREFIXES))):
-            pass  # the plugin and the clients judge their own settings
+            pass  # the plugin and the clients validate their own settings
         elif name.startswith(_LISTENER_PREFIX) and base in BROKER_KEYS:
             without_effect.append(name)
         else:

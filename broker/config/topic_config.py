@@ -165,7 +165,7 @@ def validate(
             "and stop copying with remote.log.copy.disable=true",
             key="remote.storage.enable",
         )
-    # DIFFERS: Kafka lets the order be taken back, and what is not deleted yet stays for good.
+    # DIFFERS: Kafka lets the order be taken back, and what is not deleted yet stays permanently.
     if _is_true(existing, "remote.log.delete.on.disable") and (
         not values["remote.log.delete.on.disable"]
     ):

@@ -17,7 +17,7 @@ from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
 
-_SAID_FROM_MS: Final = 100
+_LOGGED_FROM_MS: Final = 100
 """Loads that take so long have a line in the log."""
 
 
@@ -61,7 +61,7 @@ class Loader:
             shard, load = self._queue.popleft()
             try:
                 await self._load(shard, load)
-            except Exception:  # the other shards go on
+            except Exception:  # the other shards continue
                 log.exception("%s cannot be loaded", shard.partition.topic_partition)
                 shard.close(ShardStage.FAILED)
         self._task = None
@@ -74,7 +74,7 @@ class Loader:
         if not partition_log.health.is_closed:
             return False
         here = asyncio.get_running_loop().create_future()
-        partition_log.loan.when_here(partial(here.set_result, None))
+        partition_log.lease.when_here(partial(here.set_result, None))
         await here
         return shard.stage is ShardStage.LOADING and shard.partition.log is not partition_log
 
@@ -96,7 +96,7 @@ class Loader:
         shard.activate()
         took_ms, report = self._clock.monotonic_ms() - began_ms, load.report
         self._metrics.loaded(took_ms)
-        if took_ms >= _SAID_FROM_MS:
+        if took_ms >= _LOGGED_FROM_MS:
             log.info(
                 "%s: loaded: records=%d size_bytes=%d took_ms=%d",
                 name,

@@ -1,7 +1,7 @@
 """Reads one partition of `__consumer_offsets` into a state of groups, beside the event loop.
 
 The segments are read from front to back as the files they are, not by offsets: so a batch that
-nobody can read costs what is in it, and reading goes on behind it. Their files are held open, so
+nobody can read costs what is in it, and reading continues behind it. Their files are held open, so
 they can be read to their end also while compaction or retention replace them.
 
 The base offset of a batch is not under its checksum. So the place in the file counts: a sound
@@ -155,7 +155,7 @@ class Load:
         """Replay the batches from `position` on.
 
         Returns:
-            Where to go on, and how many bytes to read there.
+            Where to continue, and how many bytes to read there.
         """
         left = stretch.size_bytes - position
         data = self._disk.read_at(stretch.file, position, min(wanted, left))
@@ -243,7 +243,7 @@ class Load:
             if kind in (ControlType.COMMIT, ControlType.ABORT):
                 self._state.replay_marker(producer_id, committed=kind == ControlType.COMMIT)
 
-    def _damaged(self, what: str | DamagedRecord, *, outcome: str = "is left out") -> None:
+    def _damaged(self, what: str | DamagedRecord, *, outcome: str = "is excluded") -> None:
         self.report.damaged += 1
         if self.report.damaged <= _NAMED_MAX:
             log.error("%s: damage %s: %s", self._name, outcome, what)

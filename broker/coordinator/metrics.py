@@ -1,6 +1,6 @@
 """Numbers about groups, with the names of Kafka's beans as the JMX exporter writes them.
 
-Kafka's rates are left out: they are counters here, from which a rate is made where it is shown.
+Kafka's rates are excluded: they are counters here, from which a rate is made where it is shown.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ class GroupMetrics:
         )
         self.damaged_records = metrics.counter(
             "tidemark_group_damaged_records_total",
-            "Records and batches of __consumer_offsets that could not be read, and are left out.",
+            "Records and batches of __consumer_offsets that could not be read, and are excluded.",
         )
         self.purgatory_ms = metrics.histogram(
             f"{_METRICS}event_purgatory_time_ms",

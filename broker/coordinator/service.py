@@ -14,7 +14,7 @@ from struct import Struct, iter_unpack
 from typing import Final
 
 from broker.config.broker_config import BrokerConfig
-from broker.coordinator.group.decision import Decision, GroupRecord, Room, TimerKey
+from broker.coordinator.group.decision import Decision, GroupRecord, MemoryBudget, TimerKey
 from broker.coordinator.group.records import GROUP_KEY_TYPE, key_group, key_type
 from broker.coordinator.group.state import GroupLimits, GroupState
 from broker.coordinator.loader import Loader
@@ -102,7 +102,7 @@ class GroupCoordinator:
         self._expiry = ports.scheduler.every(
             config.offsets_retention_check_interval_ms, self.expire, "group-offset-expiry"
         )
-        self._room = Room(
+        self._budget = MemoryBudget(
             lambda: self.kept_bytes, config.tidemark_group_bytes_max, on_refused=self._refused
         )
         self._seldom = {is_new: Seldom(ports.clock) for is_new in (True, False)}
@@ -162,7 +162,8 @@ class GroupCoordinator:
     def damages(self) -> list[str]:
         """What a person should look at, later: groups that are served without what was damaged."""
         return [
-            f"{OFFSETS_TOPIC}-{number} was damaged, and its groups go on without what was in the "
+            f"{OFFSETS_TOPIC}-{number} was damaged, and its groups continue without what was in "
+            "the "
             f"damaged places: places={shard.damaged}, the log of this broker names them"
             for number, shard in self.shards.items()
             if shard.damaged
@@ -181,7 +182,7 @@ class GroupCoordinator:
         self._seldom[is_new].error(
             log,
             f"{what} are refused: the groups that are there, and their offsets, take "
-            f"kept_bytes={self.kept_bytes} of tidemark.group.bytes.max={self._room.most}; raise "
+            f"kept_bytes={self.kept_bytes} of tidemark.group.bytes.max={self._budget.most}; raise "
             "it, delete groups, or lower offsets.retention.minutes",
         )
 
@@ -204,7 +205,7 @@ class GroupCoordinator:
         if self._is_stopped:
             return
         self._resigned(partition.partition)
-        shard = Shard(partition, GroupState(self._limits, self._room), self._parts)
+        shard = Shard(partition, GroupState(self._limits, self._budget), self._parts)
         self.shards[partition.partition] = shard
         self._loader.load(shard)
 
@@ -260,7 +261,10 @@ class GroupCoordinator:
                 self.metrics.offset_deletions.inc(count)
 
     async def _carry_out(self, shard: Shard, decisions: Iterator[Decision]) -> int:
-        """Carry decisions out, one in a turn of the loop; returns how many records were written."""
+        """Carry decisions out, one in an iteration of the loop.
+
+        Returns how many records were written.
+        """
         count, failures = 0, []
         for decision in decisions:
             error, written = shard.carry_out(decision), len(decision.records)
@@ -281,7 +285,7 @@ class GroupCoordinator:
                 shard.partition.topic_partition,
                 len(failures),
                 failures[0],
-                _way_out(failures[0]),
+                _remedy(failures[0]),
             )
         return count
 
@@ -302,8 +306,8 @@ class GroupCoordinator:
 def written_apart(shard: Shard, records: Sequence[GroupRecord]) -> tuple[Exception | None, int]:
     """Write removals of which one is too large for a batch: all but that one.
 
-    A group whose offset cannot be removed stays, too. All are written in one turn of the loop: they
-    were decided by the groups as they are now.
+    A group whose offset cannot be removed stays, too. All are written in one iteration of the loop:
+    they were decided by the groups as they are now.
 
     Returns:
         Why the first that could not be written could not, and how many records were written.
@@ -328,7 +332,7 @@ def _removes_group_of(record: GroupRecord, groups: Container[str]) -> bool:
     return key_type(record.key) == GROUP_KEY_TYPE and key_group(record.key)[0] in groups
 
 
-def _way_out(error: Exception) -> str:
+def _remedy(error: Exception) -> str:
     """What a person can do, where the batch was too large."""
     if isinstance(error, _TOO_LARGE):
         return f"; raise max.message.bytes and segment.bytes of {OFFSETS_TOPIC}"

@@ -65,9 +65,9 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 Decide = Callable[[GroupState, Ticket, Now], Decision]
 _TIMERS_AT_ONCE: Final = 1_000
-"""Sessions that begin in one turn of the loop after a load."""
+"""Sessions that begin in one iteration of the loop after a load."""
 _ANSWERS_AT_ONCE: Final = 200
-"""Answers that leave in one turn of the loop."""
+"""Answers that leave in one iteration of the loop."""
 
 
 class ShardStage(StrEnum):
@@ -181,9 +181,9 @@ class Shard:
         """
         waiting = self.partition.committed(self._written_end)
         seen = look(self.state)
-        return seen if waiting is None else self._told_later(waiting, seen)
+        return seen if waiting is None else self._answer_when_committed(waiting, seen)
 
-    async def _told_later(self, waiting: "Future[None]", seen: R) -> R:
+    async def _answer_when_committed(self, waiting: "Future[None]", seen: R) -> R:
         done, _ = await asyncio.wait({waiting}, timeout=self._parts.commit_timeout_ms / 1_000)
         if not done:
             waiting.cancel()
@@ -214,7 +214,7 @@ class Shard:
                 self._write(records)
         except Exception as error:  # noqa: BLE001 - becomes the answer of those who wait
             if isinstance(error, MessageTooLarge | RecordListTooLarge) and decision.answers:
-                _say_refused(self._name, error)
+                _log_refused(self._name, error)
             self._failed(decision, self._code_of(error))
             return error
         waiting = self.partition.committed(self._written_end)
@@ -337,7 +337,7 @@ class Shard:
         if self.stage is ShardStage.ACTIVE:
             self.carry_out(self.state.timer_fired(key, self.now))
 
-    # -- life
+    # -- lifecycle
 
     def activate(self) -> None:
         """The groups are loaded: serve from now on."""
@@ -353,13 +353,13 @@ class Shard:
         if start >= len(timers) or self.stage is not ShardStage.ACTIVE:
             return
 
-        def go_on() -> None:
+        def proceed() -> None:
             if self.stage is ShardStage.ACTIVE:
                 some = timers[start : start + _TIMERS_AT_ONCE]
                 self._set_timers([one for one in some if one.key not in self._timers])
                 self._set_later(timers, start + _TIMERS_AT_ONCE)
 
-        self._parts.scheduler.call_soon(go_on)
+        self._parts.scheduler.call_soon(proceed)
 
     def close(self, stage: ShardStage = ShardStage.CLOSED) -> None:
         """Serve no more: all that wait are told that this is not the coordinator any more."""
@@ -384,7 +384,7 @@ class Shard:
                 waiting.cancel()
 
 
-def _say_refused(name: str, error: Exception) -> None:
+def _log_refused(name: str, error: Exception) -> None:
     log.error(
         "%s: what a client asked for cannot be written, and is refused: %s; "
         "ask for less at once, or raise it for this topic",

@@ -1,11 +1,11 @@
-"""BrokerRegistration (62): a broker begins a life in the cluster; controllers serve it.
+"""BrokerRegistration (62): a broker begins an incarnation in the cluster; controllers serve it.
 
 Versions:
 
 * 0: KIP-631; flexible from the start.
 * 1: whether a broker migrates from ZooKeeper (KIP-866); such a one is refused, as Kafka 4 does.
 * 2: the broker's log directories (KIP-858).
-* 3: the epoch of its life before, if that ended cleanly (KIP-966).
+* 3: the epoch of its incarnation before, if that ended cleanly (KIP-966).
 * 4: no new field; features whose lowest level is 0 are named (KAFKA-17011).
 
 Tagged fields of our own say that the broker serves replicas only once their directories are in the

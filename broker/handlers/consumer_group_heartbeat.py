@@ -3,7 +3,7 @@
 It is in ApiVersions all the same, as in a Kafka whose `group.coordinator.rebalance.protocols` is
 `classic`: a consumer of librdkafka with `group.protocol=consumer` asks again for ever, without a
 word to its program, where the API is absent. Refused with UNSUPPORTED_VERSION it ends with an
-error; the Java client does so either way, and franz-go goes on with the classic protocol.
+error; the Java client does so either way, and franz-go continues with the classic protocol.
 
 Versions:
 

@@ -57,7 +57,7 @@ class DeleteRecordsHandler(DecodedHandler):
     def __init__(self, replicas: ReplicaManager, pool: Pool, holding: Holding) -> None:
         """Cut the partitions of `replicas`; checkpoints are written on `pool`.
 
-        `holding` waits for judgements.
+        `holding` waits for validations.
         """
         self._replicas, self._pool, self._holding = replicas, pool, holding
 
@@ -69,7 +69,7 @@ class DeleteRecordsHandler(DecodedHandler):
                 (asked.partition_index, asked) for asked in topic.partitions
             )
         ends = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1_000
-        await self._holding.until_judged(self._asked_above(by_topic), request.timeout_ms)
+        await self._holding.until_validated(self._asked_above(by_topic), request.timeout_ms)
         await self._until_settled(by_topic, ends)
         topics, raised = await run_in_steps(self._raise_all(by_topic))
         if raised:
@@ -188,7 +188,7 @@ class DeleteRecordsHandler(DecodedHandler):
                 continue
             if not partition.is_leader or partition.leader_epoch != leader_epoch:
                 # Another leader, now or in between, may not have heard of the log start. A follower
-                # has lent its log: its chain is not touched here.
+                # has leased its log: its chain is not touched here.
                 answer.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 continue
             partition.log.clip_chain(kept[partition])

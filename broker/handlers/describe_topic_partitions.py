@@ -94,9 +94,9 @@ class DescribeTopicPartitionsHandler(DecodedHandler):
     ) -> Steps[Any]:
         known = self._cluster.image().topics_by_name
         answer = _Response()
-        room, pace = limit, Pace()
+        remaining, pace = limit, Pace()
         for name in names:
-            if room == 0:
+            if remaining == 0:
                 answer.next_cursor = _Cursor(topic_name=name, partition_index=0)
                 return answer
             topic = known.get(name)
@@ -106,14 +106,14 @@ class DescribeTopicPartitionsHandler(DecodedHandler):
                 continue
             start = first_partition if name == first_topic else 0
             indexes = [index for index in sorted(topic.partitions) if index >= start]
-            described = self._described(topic, indexes[:room], listener)
+            described = self._described(topic, indexes[:remaining], listener)
             answer.topics.append(described)
             if pace.is_step_over(_TOPIC_WORK + _PARTITION_WORK * len(described.partitions)):
                 yield
-            if len(indexes) > room:
-                answer.next_cursor = _Cursor(topic_name=name, partition_index=indexes[room])
+            if len(indexes) > remaining:
+                answer.next_cursor = _Cursor(topic_name=name, partition_index=indexes[remaining])
                 return answer
-            room -= len(indexes)
+            remaining -= len(indexes)
         return answer
 
     def _described(self, topic: TopicImage, indexes: Iterable[int], listener: str) -> Any:

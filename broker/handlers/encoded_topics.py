@@ -92,7 +92,7 @@ class EncodedTopics:
             return
         if key in self._parts:
             self._drop(key)
-        # At least two: so fewer are outdated than not, but for a few. Dropping so many makes room.
+        # At least two: so fewer are outdated than not, but for a few. Dropping so many frees space.
         for _ in range(min(1 + part.size_bytes // ENTRY_BYTES, len(self._parts))):
             oldest = next(iter(self._parts))
             if self._parts[oldest].is_of(image):

@@ -46,10 +46,16 @@ from broker.handlers.fetch_remote import RemoteReader, start_remote, take_remote
 from broker.handlers.long_answers import Answering, answer_or_future, awaited
 from broker.handlers.parts import HandlerParts
 from broker.network.dispatch import DECODED_AT_ONCE_BYTES, decoders
-from broker.network.registry import CloseConnection, InTurn, RawHandler, RequestContext, own_body
+from broker.network.registry import (
+    CloseConnection,
+    OrderedAnswer,
+    RawHandler,
+    RequestContext,
+    own_body,
+)
 from broker.purgatory.delayed_fetch import DelayedFetch
 from broker.remote.reads import RemoteFetched
-from broker.replica.fetch_looks import FetchLooks
+from broker.replica.fetch_passes import FetchPasses
 from broker.replica.fetch_session import FetchContext, FetchSessionCache, forgotten_keys
 from broker.replica.fetch_types import (
     ColdRead,
@@ -70,10 +76,10 @@ from runtime.ports import Ports
 from runtime.work import Steps, at_once, run_in_steps
 
 _REMOTE_SLACK_MS: Final = 250
-"""The tier answers by its deadline; this much later we go on without it."""
+"""The tier answers by its deadline; this much later we continue without it."""
 _REMOTE_WAIT_MIN_MS: Final = 50
 """Also a client that does not wait gives the tier so long to hand over what it has at hand: local
-data or errors in each answer would keep remote partitions from it for good."""
+data or errors in each answer would keep remote partitions from it permanently."""
 
 NOBODY: Final = frozenset[int]()
 NEAR_KNOWN_MS: Final = 1_000
@@ -134,15 +140,17 @@ class FetchHandler(RawHandler):
         if len(frame) - offset > DECODED_AT_ONCE_BYTES:
             body = own_body(frame, offset)
             elements = _message.elements_max(len(body), context.api_version)
-            return InTurn(partial(self._serve_long, context, body), elements)
+            return OrderedAnswer(partial(self._serve_long, context, body), elements)
         asked, _ = _decode(frame, context.api_version, offset)
         return self._serve(context, asked, at_once(self._session(context, asked)))
 
-    async def _serve_long(self, context: RequestContext, body: memoryview, in_turn: InTurn) -> Any:
+    async def _serve_long(
+        self, context: RequestContext, body: memoryview, in_order: OrderedAnswer
+    ) -> Any:
         """Serve a request that takes long to decode, which a thread does."""
         asked, _ = await self._decoders.run(_decode, body, context.api_version, 0)
         session = await run_in_steps(self._session(context, asked))
-        answer = self._serve(context, asked, session, parked=in_turn.let_go)
+        answer = self._serve(context, asked, session, parked=in_order.let_go)
         del asked, body, session  # it may be parked for long
         return await answer if isinstance(answer, asyncio.Future) else answer
 
@@ -188,20 +196,20 @@ class FetchHandler(RawHandler):
 
         However it ends, nothing of it stays registered anywhere.
         """
-        looks = self._looks(params, session)
+        passes = self._passes(params, session)
         try:
-            result = yield from self._look(params, looks, may_wait=False)
+            result = yield from self._run_pass(params, passes, may_wait=False)
             if result.cold:
                 yield from awaited(self._make_ready(params, result.cold))
-                looks.begin_again()
-                result = yield from self._look(params, looks)
+                passes.begin_again()
+                result = yield from self._run_pass(params, passes)
             if result.remote:
                 yield from self._read_remote(params, result)
-            elif (missing := missing_bytes(params, looks, result)) > 0:
+            elif (missing := missing_bytes(params, passes, result)) > 0:
                 parked()
-                result = yield from self._wait(params, looks, missing)
+                result = yield from self._wait(params, passes, missing)
             self._count_bytes(params, result)
-            chosen = yield from looks.answer()
+            chosen = yield from passes.answer()
             if params.near:
                 _note_sent_away(params, chosen)
             endpoints = self._endpoints(params, chosen)
@@ -211,38 +219,38 @@ class FetchHandler(RawHandler):
                 )
             )
         finally:
-            looks.leave()
+            passes.leave()
 
-    def _looks(self, params: FetchParams, session: FetchContext) -> FetchLooks:
+    def _passes(self, params: FetchParams, session: FetchContext) -> FetchPasses:
         session.watch.is_replicas = params.replica_id >= 0
-        return FetchLooks(session)
+        return FetchPasses(session)
 
-    def _look(
-        self, params: FetchParams, looks: FetchLooks, *, may_wait: bool = True
+    def _run_pass(
+        self, params: FetchParams, passes: FetchPasses, *, may_wait: bool = True
     ) -> Answering[FetchPass]:
         """Look at what is due; between slices of it what happens to the others is noted."""
         result, taken = FetchPass(may_wait=may_wait), 0
         for _ in read_in_slices(
-            self._replicas, params, looks.due(), result, slice_partitions=self.slice_partitions
+            self._replicas, params, passes.due(), result, slice_partitions=self.slice_partitions
         ):
-            looks.take(result.reads[taken:], watches=True)
+            passes.take(result.reads[taken:], watches=True)
             taken = len(result.reads)
             yield None
-        looks.take(result.reads[taken:] if taken else result.reads, watches=taken > 0)
+        passes.take(result.reads[taken:] if taken else result.reads, watches=taken > 0)
         return result
 
-    def _wait(self, params: FetchParams, looks: FetchLooks, missing: int) -> Answering[FetchPass]:
-        """Wait for bytes on every partition of the fetch; the look after which it is answered."""
-        looks.park()
+    def _wait(self, params: FetchParams, passes: FetchPasses, missing: int) -> Answering[FetchPass]:
+        """Wait for bytes on every partition of the fetch; the pass after which it is answered."""
+        passes.park()
         delayed = DelayedFetch(
-            watch=looks.context.watch, wait_ms=params.max_wait_ms, scheduler=self._scheduler
+            watch=passes.context.watch, wait_ms=params.max_wait_ms, scheduler=self._scheduler
         )
         try:
             while True:
                 yield from delayed.until_due(missing)
                 is_last = delayed.is_over
-                result = yield from self._look(params, looks)
-                missing = missing_bytes(params, looks, result)
+                result = yield from self._run_pass(params, passes)
+                missing = missing_bytes(params, passes, result)
                 # An offset that went remote while it was parked is served by the next fetch.
                 if missing <= 0 or is_last or result.remote:
                     return result
@@ -250,7 +258,7 @@ class FetchHandler(RawHandler):
             delayed.finish()
 
     async def _make_ready(self, params: FetchParams, cold: Sequence[ColdRead]) -> None:
-        """What goes wrong here goes wrong again at the look, and is told of that partition."""
+        """What goes wrong here goes wrong again at the pass, and is told of that partition."""
         await asyncio.gather(
             *(
                 self._reads.run(
@@ -330,7 +338,7 @@ class FetchHandler(RawHandler):
     # -- remote partitions
 
     def _read_remote(self, params: FetchParams, result: FetchPass) -> Answering[None]:
-        """Read the remote partitions side by side; those that are late are left out."""
+        """Read the remote partitions side by side; those that are late are excluded."""
         longest_ms = self._limits.remote_wait_ms()
         deadline_ms = self._clock.monotonic_ms() + longest_ms
         reading: dict[asyncio.Future[RemoteFetched], PartitionRead] = {}
@@ -361,9 +369,9 @@ def _note_sent_away(params: FetchParams, chosen: Sequence[PartitionRead]) -> Non
             followers.sent_away(read.fetch.offset, params.peer)
 
 
-def missing_bytes(params: FetchParams, looks: FetchLooks, result: FetchPass) -> int:
+def missing_bytes(params: FetchParams, passes: FetchPasses, result: FetchPass) -> int:
     """How many bytes must still come before the answer is due; 0 or less: answer now."""
-    if params.max_wait_ms <= 0 or result.must_answer or not looks.context.count:
+    if params.max_wait_ms <= 0 or result.must_answer or not passes.context.count:
         return 0
     return params.min_bytes - result.size_bytes
 

@@ -15,8 +15,8 @@ from functools import partial
 from broker.handlers import fetch_versions as since
 from broker.handlers.errors_out import code_of
 from broker.replica.errors import (
-    NotJudgedSound,
     NotLeaderOrFollower,
+    NotValidated,
     ReplicaNotAvailable,
     UnknownLeaderEpoch,
 )
@@ -26,7 +26,7 @@ from broker.replica.fetch_types import (
     FetchPartition,
     FetchPass,
     PartitionRead,
-    RemoteWanted,
+    RemoteReadNeeded,
 )
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
@@ -81,7 +81,7 @@ def read_in_slices(
             # Nobody knows yet how much will come: what is set aside leaves a share to the others.
             share = max(left // (len(partitions) - count), min(left, REMOTE_SHARE_BYTES))
             max_bytes = min(max_bytes, share)
-            result.remote.append(RemoteWanted(count, max_bytes, min_one_batch))
+            result.remote.append(RemoteReadNeeded(count, max_bytes, min_one_batch))
             left = max(0, left - max_bytes)
             min_one_batch = False
         except WouldWait:
@@ -91,7 +91,7 @@ def read_in_slices(
             )
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer
             read.error = int(code_of(error, "fetch"))
-            if not isinstance(error, NotJudgedSound):  # the judgement wakes a parked fetch
+            if not isinstance(error, NotValidated):  # the validation wakes a parked fetch
                 result.must_answer = True
             if read.error in ASKED_THE_WRONG_LEADER:
                 read.leader = replicas.leader(TopicPartition(fetch.topic, fetch.index))
@@ -320,13 +320,21 @@ def _end_for(params: FetchParams, read: PartitionRead) -> int:
 def _check_replica(
     replicas: ReplicaManager, partition: Partition, params: FetchParams, fetch: FetchPartition
 ) -> None:
-    """Refuse a broker that holds no replica, or whose life is over; the log says so, seldom."""
+    """Refuse a broker that holds no replica, or whose incarnation is over.
+
+    The log says so, seldom.
+    """
     replica_id, followers = params.replica_id, partition.followers
     if replica_id not in partition.replicas or replica_id == partition.node_id:
         error = UnknownLeaderEpoch if fetch.current_leader_epoch >= 0 else NotLeaderOrFollower
         reason = "holds no replica"
-    elif followers is not None and followers.is_of_ended_life(replica_id, params.broker_epoch):
-        error, reason = NotLeaderOrFollower, f"has a later life than epoch {params.broker_epoch}"
+    elif followers is not None and followers.is_of_ended_incarnation(
+        replica_id, params.broker_epoch
+    ):
+        error, reason = (
+            NotLeaderOrFollower,
+            f"has a later incarnation than epoch {params.broker_epoch}",
+        )
     else:
         return
     reason = f"broker {replica_id} fetches {partition.topic_partition}, and {reason}"

@@ -7,7 +7,7 @@ from broker.handlers import fetch_versions as since
 from broker.handlers.errors_out import code_of
 from broker.handlers.fetch_read import ASKED_THE_WRONG_LEADER, refuse_zstd
 from broker.remote.reads import RemoteFetched, RemoteRead
-from broker.replica.fetch_types import FetchParams, PartitionRead, RemoteWanted
+from broker.replica.fetch_types import FetchParams, PartitionRead, RemoteReadNeeded
 from kafka_protocol.errors import ErrorCode, KafkaError
 
 
@@ -23,7 +23,7 @@ def start_remote(
     remote: RemoteReader | None,
     params: FetchParams,
     read: PartitionRead,
-    wanted: RemoteWanted,
+    wanted: RemoteReadNeeded,
     deadline_ms: int,
 ) -> "asyncio.Future[RemoteFetched] | None":
     """Begin to read a partition from the remote tier; None where there is nothing to wait for."""

@@ -125,8 +125,8 @@ class FindCoordinatorHandler(DecodedHandler):
     def _finder(self, context: RequestContext, key_type: int) -> Callable[[str], Found]:
         """The answer for each key, from the metadata as they are now."""
         if key_type in _UNSERVED:
-            code, what, way_out = _UNSERVED[KeyType(key_type)]
-            refused = Found(code, self._unserved.refused(context, what, way_out))
+            code, what, remedy = _UNSERVED[KeyType(key_type)]
+            refused = Found(code, self._unserved.refused(context, what, remedy))
             return lambda _: refused
         if key_type != KeyType.GROUP:
             unknown = Found(ErrorCode.INVALID_REQUEST, f"Key type {key_type} is unknown.")

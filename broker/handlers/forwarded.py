@@ -1,6 +1,6 @@
 """What a client asks of this broker while the active controller is in another process.
 
-The request goes on as it came, in an Envelope, and its answer comes back as it is. While there
+The request continues as it came, in an Envelope, and its answer comes back as it is. While there
 is no active controller the client waits, as at a broker of Kafka, for as long as it allows: many
 clients (librdkafka's) hand NOT_CONTROLLER to their caller instead of asking again.
 

@@ -1,4 +1,4 @@
-"""Answers kept back until the tier has judged a log.
+"""Answers kept back until the tier has validated a log.
 
 Clients ask again at once after a retriable error here: librdkafka several thousand times a second
 (it looks at positions again with each metadata answer), and Java's consumer as often for a Fetch.
@@ -16,7 +16,7 @@ from runtime.scheduler import Scheduler
 HOLD_MS = 500
 """So long the first question of a connection waits; those behind it are answered at once."""
 
-JUDGEMENT_WAIT_MAX_MS = 5_000
+VALIDATION_WAIT_MAX_MS = 5_000
 """So long a request waits whose client asks once and hands an error to its user."""
 
 PEERS_MAX = 10_000
@@ -24,7 +24,7 @@ PEERS_MAX = 10_000
 
 
 class Holding:
-    """Waits for judgements; at most once per connection and HOLD_MS where it is asked to."""
+    """Waits for validations; at most once per connection and HOLD_MS where it is asked to."""
 
     def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
         self._clock, self._scheduler = clock, scheduler
@@ -57,15 +57,15 @@ class Holding:
             self._held.popitem(last=False)
 
     async def until_sound(self, partitions: Sequence[Partition], wait_ms: int) -> None:
-        """Return when all are judged sound, or another broker's, or after `wait_ms`."""
+        """Return when all are validated sound, or another broker's, or after `wait_ms`."""
         await self._until(lambda each: each.is_sound, partitions, wait_ms)
 
-    async def until_judged(self, partitions: Sequence[Partition], timeout_ms: int) -> None:
-        """Return when no judgement is to come, sound or not, or when the client's time is up."""
-        unjudged = [each for each in partitions if each.is_unjudged]
-        wait_ms = min(timeout_ms, JUDGEMENT_WAIT_MAX_MS)
-        if unjudged and wait_ms > 0:
-            await self._until(lambda each: not each.is_unjudged, unjudged, wait_ms)
+    async def until_validated(self, partitions: Sequence[Partition], timeout_ms: int) -> None:
+        """Return when no validation is to come, sound or not, or when the client's time is up."""
+        unvalidated = [each for each in partitions if each.is_unvalidated]
+        wait_ms = min(timeout_ms, VALIDATION_WAIT_MAX_MS)
+        if unvalidated and wait_ms > 0:
+            await self._until(lambda each: not each.is_unvalidated, unvalidated, wait_ms)
 
     async def _until(
         self, is_over: Callable[[Partition], bool], partitions: Sequence[Partition], wait_ms: int
@@ -92,10 +92,10 @@ class _Waiting:
         self.on_change()
 
     def on_bytes(self, size_bytes: int) -> None:
-        """Bytes judge nothing."""
+        """Bytes validate nothing."""
 
     def on_change(self) -> None:
-        """A judgement came, or the role changed."""
+        """A validation came, or the role changed."""
         if all(
             self._is_over(each) or not each.is_leader or each.deleted for each in self._partitions
         ):

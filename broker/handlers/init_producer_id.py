@@ -106,8 +106,8 @@ def _failed(code: ErrorCode) -> Any:
 
 
 def _block_allocator(parts: HandlerParts) -> AllocateBlock:
-    """Ask the controller for producer ids in the name of this life of the broker."""
-    used: int | None = None  # by earlier lives; what this one gives is in the metadata
+    """Ask the controller for producer ids in the name of this incarnation of the broker."""
+    used: int | None = None  # by earlier incarnations; what this one gives is in the metadata
 
     async def allocate() -> tuple[int, int]:
         nonlocal used

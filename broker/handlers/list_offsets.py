@@ -119,7 +119,7 @@ class ListOffsetsHandler(DecodedHandler):
             replicas: what is hosted here.
             clock: for deadlines.
             pool: reads segments for look-ups by time.
-            holding: waits for judgements.
+            holding: waits for validations.
             remote: None where there is no remote tier.
             remote_timeout_ms: `remote.list.offsets.request.timeout.ms` now.
         """
@@ -130,8 +130,8 @@ class ListOffsetsHandler(DecodedHandler):
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request; at once where no record must be looked at.
 
-        librdkafka asks for each partition by itself, thousands in a row: a turn of the loop for
-        each would be a minute where the loop has much else to do.
+        librdkafka asks for each partition by itself, thousands in a row: an iteration of the loop
+        for each would be a minute where the loop has much else to do.
         """
         timeout_ms = self._remote_timeout_ms()
         if context.api_version >= _SINCE_TIMEOUT and request.timeout_ms > 0:
@@ -231,7 +231,7 @@ class ListOffsetsHandler(DecodedHandler):
         _, offset, _ = found
         if offset >= 0 and partition.followers is not None:
             start = offset + 1 if timestamp == LATEST_TIERED else offset
-            partition.followers.told_start(replica_id, start)
+            partition.followers.reported_start(replica_id, start)
         return found
 
     def _known(self, partition: Partition, timestamp: int, committed: bool) -> Found:
@@ -264,22 +264,22 @@ class ListOffsetsHandler(DecodedHandler):
         if found is None or found[1] >= visible_end:
             partition.check_watermark_settled()
             if timestamp >= 0:
-                await self._judged(partition, deadline_ms)
+                await self._validated(partition, deadline_ms)
                 partition.check_sound()
             return NOT_FOUND
         return found
 
-    async def _judged(self, partition: Partition, deadline_ms: int) -> None:
-        """Wait where a judgement is still to come: who asks by time asks once."""
+    async def _validated(self, partition: Partition, deadline_ms: int) -> None:
+        """Wait where a validation is still to come: who asks by time asks once."""
         left_ms = deadline_ms - self._clock.monotonic_ms()
-        await self._holding.until_judged([partition], left_ms)
+        await self._holding.until_validated([partition], left_ms)
 
     def _tiered(self, partition: Partition, timestamp: int) -> Found:
         if self._remote is None or not partition.log.config.remote_storage_enable:
             return NOT_FOUND
         # DIFFERS: Kafka's -1 says of -5 that nothing is there, and that it does not know.
-        if partition.is_unjudged:
-            raise OffsetNotAvailable(f"the tier has not judged {partition.topic_partition} yet")
+        if partition.is_unvalidated:
+            raise OffsetNotAvailable(f"the tier has not validated {partition.topic_partition} yet")
         partition.check_sound()
         topic_partition = partition.topic_partition
         if timestamp == LATEST_TIERED:

@@ -1,11 +1,11 @@
-"""Answers that are made at once where they are short, and in turns of the event loop else."""
+"""Answers that are made at once where they are short, and in iterations of the event loop else."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Generator
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from runtime.collector import look_after_step
+from runtime.collector import collect_after_step
 from runtime.work import Until
 
 R = TypeVar("R")
@@ -27,7 +27,7 @@ def answer_or_future(work: Answering[R]) -> R | asyncio.Future[R]:
         result: R = end.value
         return result
     future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-    _Rest(work, future).go_on_after(wanted)
+    _Rest(work, future).proceed_after(wanted)
     return future
 
 
@@ -41,14 +41,14 @@ class _Rest(Generic[R]):
         self._future: asyncio.Future[R] | None = future
         future.add_done_callback(self._over)
 
-    def go_on_after(self, wanted: Until | None) -> None:
+    def proceed_after(self, wanted: Until | None) -> None:
         if wanted is None:
-            look_after_step()
-            asyncio.get_running_loop().call_soon(self._go_on)
+            collect_after_step()
+            asyncio.get_running_loop().call_soon(self._continue)
         else:
-            wanted.wait(self._go_on)
+            wanted.wait(self._continue)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         if self._future is None or self._future.done():
             return  # it was cancelled
         try:
@@ -60,7 +60,7 @@ class _Rest(Generic[R]):
         except Exception as error:  # noqa: BLE001 - handed over to the one who wants the answer
             self._future.set_exception(error)
         else:
-            self.go_on_after(wanted)
+            self.proceed_after(wanted)
 
     def _over(self, _: object) -> None:
         self._future = None  # else it, an error and its traceback, which names this, are a cycle
@@ -85,15 +85,15 @@ def until_all_done(
     left = len(futures)
     timer: asyncio.TimerHandle | None = None
 
-    def wait(go_on: Callable[[], None]) -> None:
+    def wait(proceed: Callable[[], None]) -> None:
         def one_is_done(_: object) -> None:
             nonlocal left
             left -= 1
             if not left:
-                go_on()
+                proceed()
 
         nonlocal timer
-        timer = asyncio.get_running_loop().call_later(timeout_s, go_on)
+        timer = asyncio.get_running_loop().call_later(timeout_s, proceed)
         for future in futures:
             future.add_done_callback(one_is_done)
 

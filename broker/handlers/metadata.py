@@ -10,7 +10,7 @@ event loop in between.
 
 Versions:
 
-* 0: topics by name; an empty list asks for all. Replicas whose broker is not listed are left out.
+* 0: topics by name; an empty list asks for all. Replicas whose broker is not listed are excluded.
 * 1: racks (KIP-36), the controller and which topics are internal; null asks for all (KIP-4).
 * 2: cluster id (KIP-78).
 * 3: throttle time (KIP-124).
@@ -59,7 +59,7 @@ _Broker: Final = _Response.Brokers
 
 _TOPIC_WORK: Final = 2
 _PARTITION_WORK: Final = 6
-"""About so many microseconds; a partition is work where it is encoded anew."""
+"""About so many microseconds; a partition is work where it is encoded again."""
 
 _SINCE_NULL_FOR_ALL: Final = 1
 _SINCE_UNLISTED_REPLICAS: Final = 1

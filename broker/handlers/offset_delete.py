@@ -44,7 +44,7 @@ class OffsetDeleteHandler(DecodedHandler):
         if sum(len(topic.partitions) for topic in request.topics) <= _AT_ONCE_MAX:
             answer = self._decided(request)
         else:
-            answer = self._decided_in_turns(request)
+            answer = self._decided_in_slices(request)
         return changed(answer, lambda known: _merged(unknown, known)) if unknown else answer
 
     def _decided(self, request: Any) -> Any:
@@ -55,7 +55,7 @@ class OffsetDeleteHandler(DecodedHandler):
 
         return decided(self._coordinator, self.api_key, request, decide)
 
-    async def _decided_in_turns(self, request: Any) -> Any:
+    async def _decided_in_slices(self, request: Any) -> Any:
         """Decide slice by slice: like DeleteGroups it may end half way, when the broker does."""
         answer: Any = None
         for one in _slices(request):

@@ -38,7 +38,7 @@ class OffsetForLeaderEpochHandler(DecodedHandler):
         self._replicas, self._holding = replicas, holding
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request; where a log is not judged sound the answer waits for that."""
+        """Answer one request; where a log is not validated sound the answer waits for that."""
         unsound = self._unsound(request) if self._holding.is_due(context.peer) else []
         return self._held(context, request, unsound) if unsound else self._answer(request)
 

@@ -11,7 +11,7 @@ from broker.coordinator.service import GroupCoordinator
 from broker.handlers.holding import Holding
 from broker.network.registry import HandlerTable, RequestContext
 from broker.node.active_controller import ActiveController
-from broker.node.broker_life import BrokerLife
+from broker.node.broker_lifecycle import BrokerLifecycle
 from broker.remote.tier import RemoteTier
 from broker.replica.directory_moves import DirectoryMoves
 from broker.replica.manager import ReplicaManager
@@ -27,7 +27,7 @@ from runtime.ports import Ports
 log = logging.getLogger(__name__)
 
 TRANSACTIONS: Final = "Transactions", "use a producer without transactional.id"
-"""What is not served, and the way out."""
+"""What is not served, and the remedy."""
 NAMED_MAX: Final = 1_000
 """So many are named; whoever invents client ids must not fill memory or the log."""
 
@@ -38,13 +38,13 @@ class Unserved:
     def __init__(self) -> None:
         self._named: set[tuple[str, str]] = set()
 
-    def refused(self, context: RequestContext, what: str, way_out: str) -> str:
+    def refused(self, context: RequestContext, what: str, remedy: str) -> str:
         """Log that a request was refused, unless that was said of this client.
 
         Args:
             context: of the request.
             what: as the subject of "are not served", capitalised.
-            way_out: what the client's owner can do.
+            remedy: what the client's owner can do.
 
         Returns:
             The same in words for the client.
@@ -54,11 +54,11 @@ class Unserved:
             self._named.add(key)
             log.warning(
                 "%s are not served, a client asked for them: client_id=%s peer=%s; %s",
-                what, key[0], context.peer[0], way_out,
+                what, key[0], context.peer[0], remedy,
             )  # fmt: skip
             if len(self._named) == NAMED_MAX:
                 log.warning("further clients that ask for what is not served are not named")
-        return f"{what} are not served by this broker; {way_out}."
+        return f"{what} are not served by this broker; {remedy}."
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class HandlerParts:
     creation: TopicCreation
     own_topics: AutoTopicCreation
     node: MetadataNode
-    registration: BrokerLife
+    registration: BrokerLifecycle
     replicas: ReplicaManager
     logs: LogManager
     groups: GroupCoordinator

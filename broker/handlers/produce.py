@@ -3,7 +3,7 @@
 The records of a request are views into the frame; each partition's batch is checked by its header,
 patched and appended at once, so nothing is kept of the frame. Only the answer may have to wait,
 where acks=-1 asks for a commit that needs an fsync. Where they are very many, they are appended in
-turns of the loop, and nothing that comes behind them on the connection overtakes them.
+iterations of the loop, and nothing that comes behind them on the connection overtakes them.
 
 Versions:
 
@@ -33,7 +33,13 @@ from broker.handlers.parts import HandlerParts
 from broker.handlers.produce_codec import PartitionAnswer, encode_answer
 from broker.handlers.produce_outline import SLICE_BYTES, SLICE_PARTITIONS, Outline, is_wide
 from broker.network.dispatch import decoders
-from broker.network.registry import CloseConnection, InTurn, RawHandler, RequestContext, own_body
+from broker.network.registry import (
+    CloseConnection,
+    OrderedAnswer,
+    RawHandler,
+    RequestContext,
+    own_body,
+)
 from broker.remote.config import TIER_PRINCIPAL
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
@@ -120,7 +126,9 @@ class ProduceHandler(RawHandler):
             outline = Outline(context.api_version, own_body(frame, offset))
             serve = partial(self._serve_wide, context, outline)
             # With acks=0 the client hangs up rightly.
-            return InTurn(serve, outline.elements_max, outline.count, goes_on=outline.acks == 0)
+            return OrderedAnswer(
+                serve, outline.elements_max, outline.count, continues=outline.acks == 0
+            )
         asked, _ = _decode(frame, context.api_version, offset)
         refused = self._refused_as_a_whole(asked)
         if refused is not None:
@@ -141,7 +149,7 @@ class ProduceHandler(RawHandler):
     # -- in turns
 
     async def _serve_wide(
-        self, context: RequestContext, outline: Outline, in_turn: InTurn
+        self, context: RequestContext, outline: Outline, in_order: OrderedAnswer
     ) -> list[object] | None:
         """Serve it; to its end from the first append on, also if the client hangs up."""
         version = context.api_version
@@ -154,7 +162,7 @@ class ProduceHandler(RawHandler):
         refused = await self._decoding.run(self._refused_as_a_whole, asked)
         if refused is not None:
             return await self._decoding.run(_refuse, asked, context, refused)
-        in_turn.goes_on = True
+        in_order.continues = True
         waiting: _Waiting = []
         topics = await run_in_steps(self._append_all(context, asked, waiting))
         await self._finish(context, asked, topics, waiting)
@@ -311,8 +319,8 @@ class ProduceHandler(RawHandler):
             if type(each) is _Unopened:
                 each.records, unopened = bytearray(each.records), True  # the frame is recycled
         if unopened:
-            return InTurn(
-                lambda _: self._finished_answer(context, asked, topics, waiting), goes_on=True
+            return OrderedAnswer(
+                lambda _: self._finished_answer(context, asked, topics, waiting), continues=True
             )
         return answer_or_future(self._committed_answer(context, asked, topics, waiting))
 

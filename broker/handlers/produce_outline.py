@@ -1,7 +1,7 @@
 """The outline of a Produce: whether it is wide, its topics, and where its partitions stand.
 
-A wide request is too large for one turn of the event loop. If nothing of it can be appended it is
-answered from its outline: 100,000 partitions of a topic that does not exist cost no object each.
+A wide request is too large for one iteration of the event loop. If nothing of it can be appended it
+is answered from its outline: 100,000 partitions of a topic that does not exist cost no object each.
 """
 
 from collections.abc import Sequence

@@ -26,7 +26,7 @@ _Response = message("DeleteTopicsResponse").cls
 
 
 class RemoteDataWishes(DecodedHandler):
-    """Takes wishes here where the active controller takes none; all else goes on."""
+    """Takes wishes here where the active controller takes none; all else continues."""
 
     def __init__(
         self,

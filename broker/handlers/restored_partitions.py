@@ -2,7 +2,7 @@
 
 DeleteRecords, with a tagged field of our own that Kafka's brokers skip: they are asked to delete up
 to offset 0, which deletes nothing. RestoreEnd 0 asks where new records would begin; that offset, or
-a higher one, orders it. All other requests go on.
+a higher one, orders it. All other requests continue.
 """
 
 import asyncio

@@ -30,7 +30,7 @@ class SaslAuthenticateHandler(DecodedHandler):
     versions = Versions(0, 2)
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Let the session judge the message; it is in no answer and no error."""
+        """Let the session validate the message; it is in no answer and no error."""
         error, text, message = context.session.authenticate(bytes(request.auth_bytes))
         return _Response(error_code=int(error), error_message=text, auth_bytes=message)
 

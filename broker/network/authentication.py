@@ -94,7 +94,7 @@ class Session:
 
     Attributes:
         principal: None until its listener knows.
-        refusal: why the connection ends when the answer is sent; None while it may go on.
+        refusal: why the connection ends when the answer is sent; None while it may continue.
     """
 
     __slots__ = ("_authenticator", "_exchange", "_versions_asked", "principal", "refusal")

@@ -8,7 +8,7 @@ Reading pauses while too many requests are unanswered or too many bytes wait for
 front of a large frame; so a client that never reads costs a bounded amount, and TCP tells it to
 stop. It pauses also behind a request that must not be overtaken: what it changes must be there for
 those that follow; and in front of a large frame while the others have taken all the memory there
-is. Whole frames that are left when the connection's turn is over wait for its next one.
+is. Whole frames that are left when the connection's time slice is over wait for its next one.
 """
 
 import logging
@@ -24,7 +24,7 @@ from broker.network.outflow import Outflow
 from broker.network.registry import CloseConnection
 from broker.network.sender import Sender
 from broker.network.shared import Shared
-from broker.network.turns import TURN_NS
+from broker.network.time_slices import SLICE_NS
 from broker.network.unanswered import Slot
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Connection(Intake):
     def __init__(self, server: Shared, sock: socket.socket, peer: Peer) -> None:
         super().__init__(server, sock, peer)
         self._sender = Sender(sock, server.disk)
-        self._outflow = Outflow(server, sock, self._sender, self._has_room, self._failed)
+        self._outflow = Outflow(server, sock, self._sender, self._on_capacity, self._failed)
         self._paused = False
         self._wants_memory = False  # a large frame waits until others give theirs back
         self._closing_quiet = False
@@ -86,14 +86,14 @@ class Connection(Intake):
             if self._unanswered.behind is not None:
                 self._pause()
         if is_unknown:
-            self._has_said_who(session)
+            self._on_authenticated(session)
 
     def _check_unknown(self, session: Session, frame: memoryview) -> None:
         """Refuse what is not for a peer that is not known; what is passed is answered at once."""
         if len(frame) > SMALL_FRAME_BYTES or not session.allows(int.from_bytes(frame[:2], "big")):
             raise CloseConnection("a request before authentication")
 
-    def _has_said_who(self, session: Session) -> None:
+    def _on_authenticated(self, session: Session) -> None:
         """Let a peer that is known now ask for everything, and end one that was refused."""
         if session.principal is not None:
             self._server.authenticated(self)
@@ -115,7 +115,7 @@ class Connection(Intake):
         self._unanswered.move_ready(self._sender)
         self._pump()
 
-    # -- turns and pauses
+    # -- time slices and pauses
 
     def _must_pause(self) -> bool:
         self._send()  # a client that does read is not held up
@@ -130,16 +130,16 @@ class Connection(Intake):
             self._reading = False
             self._server.loop.remove_reader(self._sock)
 
-    def _end_turn(self) -> None:
+    def _end_slice(self) -> None:
         """Serve the rest when everybody else who has something to do has done it."""
         self._pause()
-        self._server.turns.join(self)
+        self._server.slices.join(self)
 
-    def take_turn(self, now_ns: int) -> None:
+    def run_slice(self, now_ns: int) -> None:
         """See `Member`."""
         if self._paused or self._closing is not None:
-            self._turn_ns = now_ns
-            self._go_on()
+            self._slice_ns = now_ns
+            self._continue()
         else:
             self._read(now_ns)
 
@@ -152,28 +152,28 @@ class Connection(Intake):
             or sender.unsent_bytes + unanswered.kept_bytes > limits.unsent_bytes_max
         )
 
-    def _has_room(self) -> None:
-        """The socket takes more: send on, when it is the turn of the address."""
+    def _on_capacity(self) -> None:
+        """The socket takes more: send on, when it is the time slice of the address."""
         if self.account.is_over:
-            self._server.turns.join(self)
+            self._server.slices.join(self)
         else:
             self._serve_now()
 
     def _serve_now(self) -> None:
         account, monotonic_ns = self.account, self._server.clock.monotonic_ns
-        self._turn_ns = monotonic_ns()
-        self._go_on()
-        account.used_ns += monotonic_ns() - self._turn_ns
-        if account.used_ns > TURN_NS:
-            self._server.turns.end(account)
+        self._slice_ns = monotonic_ns()
+        self._continue()
+        account.used_ns += monotonic_ns() - self._slice_ns
+        if account.used_ns > SLICE_NS:
+            self._server.slices.end(account)
 
     def _pump(self) -> None:
-        """Send what is ready; where that makes room, serve what had to wait and read on."""
+        """Send what is ready; where that frees space, serve what had to wait and read on."""
         self._send()
         if self._paused and self._may_resume():
-            self._has_room()
+            self._on_capacity()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._send()
         while self._paused and self._may_resume():
             self._resume()
@@ -181,7 +181,7 @@ class Connection(Intake):
 
     def _may_resume(self) -> bool:
         """Whether it may serve again, having paused."""
-        if self._wants_memory or self in self.account.line:
+        if self._wants_memory or self in self.account.queue:
             return False
         return not self.closed and self._closing is None and not self._is_full()
 
@@ -205,9 +205,9 @@ class Connection(Intake):
         if is_all and self._closing is not None and not self._unanswered.slots:
             self.close(self._closing, quiet=self._closing_quiet)
         elif not is_all or self._unanswered.kept_bytes != self.waiting_bytes:
-            self._tell_waiting()
+            self._notify_waiting()
 
-    def _tell_waiting(self) -> None:
+    def _notify_waiting(self) -> None:
         if not self.closed:
             waiting_bytes = self._sender.memory_bytes + self._unanswered.kept_bytes
             self._server.unsent.change(waiting_bytes - self.waiting_bytes)
@@ -227,7 +227,7 @@ class Connection(Intake):
     def memory_is_there(self) -> None:
         """The turn of its large frame has come; see `RequestMemory`."""
         self._wants_memory = False
-        self._server.turns.leave(self)
+        self._server.slices.leave(self)
         self._serve_now()
 
     def _give_back(self) -> None:
@@ -235,19 +235,19 @@ class Connection(Intake):
             self._server.memory.give_back(self.address, self._taken_bytes)
             self._taken_bytes = 0
 
-    def _leave_line(self) -> None:
+    def _leave_queue(self) -> None:
         if self._wants_memory:
             self._wants_memory = False
             self._server.memory.leave(self)
 
     def _want_no_memory(self) -> None:
-        """Nothing more is received: leave the line, and give back what is not in use."""
-        self._leave_line()
+        """Nothing more is received: leave the queue, and give back what is not in use."""
+        self._leave_queue()
         if self._frame is not None:
             self._frame.release()
             self._frame = None
         elif self._unanswered.behind is not None and self._taken_bytes:
-            # A produce goes on without its client, and holds its batches until it is done.
+            # A produce continues without its client, and holds its batches until it is done.
             memory, address, taken = self._server.memory, self.address, self._taken_bytes
             self._taken_bytes = 0
             self._unanswered.behind.add_done_callback(lambda _: memory.give_back(address, taken))
@@ -272,7 +272,7 @@ class Connection(Intake):
         elif (
             self._frame_since_ms
             and not self._paused
-            and self not in self.account.line
+            and self not in self.account.queue
             and now_ms - self._frame_since_ms > limits.frame_ms_max
         ):
             self.close(
@@ -323,7 +323,7 @@ class Connection(Intake):
         if self._reading:
             self._reading = False
             self._server.loop.remove_reader(self._sock)
-        self._server.turns.leave(self)
+        self._server.slices.leave(self)
         self._server.unsent.change(-self.waiting_bytes)
         self._outflow.end()
         self._sock.close()

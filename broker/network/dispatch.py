@@ -19,7 +19,7 @@ from broker.network.registry import (
     CloseConnection,
     Handler,
     HandlerTable,
-    InTurn,
+    OrderedAnswer,
     RawHandler,
     RequestContext,
     own_body,
@@ -51,7 +51,7 @@ _FIXED = Struct(">hhih")
 _unpack_fixed = _FIXED.unpack_from
 
 
-class InTurnFuture(Future[Answer | None]):
+class OrderedFuture(Future[Answer | None]):
     """An answer that the requests behind it on the connection wait for.
 
     Attributes:
@@ -124,12 +124,12 @@ def _serving(handler: Handler, decoding: Pool) -> Serve:
     decode = message.decode
     encode = codec.response(handler.api_key).encode_parts
 
-    async def serve_long(context: RequestContext, body: memoryview, in_turn: InTurn) -> Any:
+    async def serve_long(context: RequestContext, body: memoryview, in_order: OrderedAnswer) -> Any:
         request, _ = await decoding.run(decode, body, context.api_version, 0)
         answer = handle(context, request)
         if isawaitable(answer):
             if handler.waits_for_others:
-                in_turn.let_go()
+                in_order.let_go()
             answer = await answer
         if answer is None or type(answer) is list:
             return answer
@@ -139,7 +139,7 @@ def _serving(handler: Handler, decoding: Pool) -> Serve:
         size_bytes = len(frame) - position
         if size_bytes > DECODED_AT_ONCE_BYTES:
             elements = message.elements_max(size_bytes, context.api_version)
-            return InTurn(partial(serve_long, context, own_body(frame, position)), elements)
+            return OrderedAnswer(partial(serve_long, context, own_body(frame, position)), elements)
         request, _ = decode(frame, context.api_version, position)
         return handle(context, request)
 
@@ -184,11 +184,11 @@ def _free_outcome(loop: asyncio.AbstractEventLoop) -> Future[Answer | None]:
 def _outcome_of(handler: Handler, *, may_overtake: bool) -> Outcome:
     """What holds an answer that is not there yet."""
     if not isinstance(handler, RawHandler):
-        return _free_outcome if may_overtake else InTurnFuture
+        return _free_outcome if may_overtake else OrderedFuture
     if not handler.is_change:
         return _free_outcome
     passing = int(handler.api_key).to_bytes(2, "big")
-    return lambda loop: InTurnFuture(loop, passing)
+    return lambda loop: OrderedFuture(loop, passing)
 
 
 class Dispatcher:
@@ -299,9 +299,9 @@ class Dispatcher:
                 return self._later(context, route, answer, route.outcome)
             if isinstance(answer, Coroutine):
                 return self._later(context, route, self._run(answer), route.outcome)
-            if type(answer) is InTurn:
+            if type(answer) is OrderedAnswer:
                 task = self._run(self._wide.serve(context.peer[0], answer))
-                return self._later(context, route, task, InTurnFuture, answer)
+                return self._later(context, route, task, OrderedFuture, answer)
             return self._finish(context, route, answer)
         except MalformedMessageError as cause:
             raise _malformed(context, cause) from None
@@ -330,10 +330,10 @@ class Dispatcher:
         route: _Route,
         answer: Future[Any],
         make_outcome: Outcome,
-        in_turn: InTurn | None = None,
+        in_order: OrderedAnswer | None = None,
     ) -> Future[Answer | None]:
         outcome = make_outcome(answer.get_loop())
-        if type(outcome) is InTurnFuture:
+        if type(outcome) is OrderedFuture:
             outcome.work = answer
 
         def done(future: Future[Any]) -> None:
@@ -352,7 +352,7 @@ class Dispatcher:
                 outcome.set_result((parts, size_bytes, sending))
 
         def abandoned(future: Future[Answer | None]) -> None:
-            if future.cancelled() and not (in_turn is not None and in_turn.goes_on):
+            if future.cancelled() and not (in_order is not None and in_order.continues):
                 answer.cancel()
 
         answer.add_done_callback(done)

@@ -15,14 +15,14 @@ from broker.network.buffers import GrowingFrame
 from broker.network.dispatch import Peer
 from broker.network.registry import CloseConnection
 from broker.network.shared import Shared
-from broker.network.turns import TURN_NS
+from broker.network.time_slices import SLICE_NS
 from broker.network.unanswered import Unanswered
 
 SMALL_FRAME_BYTES = 32 * 1024
 LARGE_BEGINS_BYTES = 4 * 1024
 """A large frame gets memory of its own when so much of it is there: less is kept as it is."""
 LARGE_READS_MAX = 4
-"""Reads of one wake-up into a large frame; then the others get their turn."""
+"""Reads of one wake-up into a large frame; then the others get their time slice."""
 
 _unpack_size = Struct(">i").unpack_from
 _HTTP_STARTS = frozenset({b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"CONN"})
@@ -50,9 +50,9 @@ class Intake(ABC):
         "_received_ms",
         "_received_ns",
         "_server",
+        "_slice_ns",
         "_sock",
         "_taken_bytes",
-        "_turn_ns",
         "_unanswered",
         "account",
         "address",
@@ -64,14 +64,14 @@ class Intake(ABC):
     def __init__(self, server: Shared, sock: socket.socket, peer: Peer) -> None:
         self._server, self._sock = server, sock
         self.peer, self.address = peer, peer.address[0]
-        self.account = server.turns.account(self.address)
+        self.account = server.slices.account(self.address)
         self._unanswered = Unanswered()
         self._head = bytearray()  # a cut small frame with its size prefix, or what waits for resume
         self._frame: GrowingFrame | None = None  # a large frame being received
         self._frame_since_ms = 0  # of the frame's first byte or last progress; 0: none is begun
         self._frame_begun_ms = 0  # when the large frame got its memory
         self._taken_bytes = 0  # memory of a large frame that is received, or served in turns
-        self._turn_ns = self._received_ms = self._received_ns = 0
+        self._slice_ns = self._received_ms = self._received_ns = 0
         self._closing: str | None = None  # why nothing more is served
         self.closed = False
         self.last_active_ms = server.clock.monotonic_ms()
@@ -99,7 +99,7 @@ class Intake(ABC):
         """Give back the memory of a large frame that nothing uses any more."""
 
     @abstractmethod
-    def take_turn(self, now_ns: int) -> None:
+    def run_slice(self, now_ns: int) -> None:
         """See `Member`."""
 
     @abstractmethod
@@ -107,11 +107,11 @@ class Intake(ABC):
         """Close because of an error of the broker itself."""
 
     @abstractmethod
-    def _end_turn(self) -> None:
-        """Pause, and serve the rest when others have had their turn."""
+    def _end_slice(self) -> None:
+        """Pause, and serve the rest when others have had their time slice."""
 
     @abstractmethod
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Send what is ready, and serve what had to wait if it may be served now."""
 
     @abstractmethod
@@ -125,20 +125,20 @@ class Intake(ABC):
     # -- bytes
 
     def _on_readable(self) -> None:
-        account, turns = self.account, self._server.turns
+        account, slices = self.account, self._server.slices
         if account.is_over:
-            turns.join(self)
+            slices.join(self)
             return
         monotonic_ns = self._server.clock.monotonic_ns
         now_ns = monotonic_ns()
         self._read(now_ns)
         account.used_ns += monotonic_ns() - now_ns
-        if account.used_ns > TURN_NS:
-            turns.end(account)
+        if account.used_ns > SLICE_NS:
+            slices.end(account)
 
     def _read(self, now_ns: int) -> None:
         """Read once, serve what is whole then, and send."""
-        self._turn_ns = self._received_ns = now_ns
+        self._slice_ns = self._received_ns = now_ns
         self.last_active_ms = now_ns // 1_000_000
         self._received_ms = self._server.clock.wall_ms()
         try:
@@ -152,7 +152,7 @@ class Intake(ABC):
             self._close_after_answers(cause.reason)
         except OSError as error:
             self.close(f"read failed: {error.strerror or error}", quiet=True)
-        self._go_on()
+        self._continue()
 
     def _receive(self) -> None:
         scratch = self._server.scratch
@@ -188,7 +188,7 @@ class Intake(ABC):
         view = memoryview(buffer)
         position, unanswered = 0, self._unanswered
         limit = self._server.limits.request_bytes_max
-        now_ns, turn_end_ns = self._server.clock.monotonic_ns, self._turn_ns + TURN_NS
+        now_ns, slice_end_ns = self._server.clock.monotonic_ns, self._slice_ns + SLICE_NS
         while end - position >= 4:
             (size,) = _unpack_size(buffer, position)
             if not 0 < size <= limit:
@@ -210,19 +210,19 @@ class Intake(ABC):
             self._serve(view[start:position])
             if self._closing is not None:
                 return
-            if position < end and now_ns() >= turn_end_ns:
-                self._end_turn()
+            if position < end and now_ns() >= slice_end_ns:
+                self._end_slice()
                 break
         if position == end:
             self._frame_since_ms = 0
             return
         self._head = bytearray(view[position:end])
         if position or not self._frame_since_ms:
-            self._frame_since_ms = self._turn_ns // 1_000_000
+            self._frame_since_ms = self._slice_ns // 1_000_000
 
     def _begin_large(self, first: memoryview, size: int, *, continues: bool) -> None:
         self._frame = frame = GrowingFrame(self._server.buffers, first, size)
-        self._frame_begun_ms = self._turn_ns // 1_000_000
+        self._frame_begun_ms = self._slice_ns // 1_000_000
         self._taken_bytes = frame.memory_bytes
         self._server.memory.take(self.address, frame.memory_bytes)
         if not continues or not self._frame_since_ms:

@@ -1,8 +1,8 @@
 """How the answers of a connection go out: when the socket takes them, and from cold files.
 
-A send goes as far as the socket, the turn of the connection or the page cache allow. What is left
-goes on when the socket has room again, or when a thread has read the cold piece at its head: the
-loop never waits for a disk.
+A send goes as far as the socket, the time slice of the connection or the page cache allow. What is
+left continues when the socket has room again, or when a thread has read the cold piece at its head:
+the loop never waits for a disk.
 """
 
 import socket
@@ -18,7 +18,7 @@ class Outflow:
 
     Attributes:
         since_ms: when the peer last took a byte of what waits for it; 0: nothing does.
-        is_waiting: until the socket has room, or the next turn begins.
+        is_waiting: until the socket has room, or the next time slice begins.
     """
 
     __slots__ = (
@@ -26,7 +26,7 @@ class Outflow:
         "_ended",
         "_is_warming",
         "_now_ns",
-        "_room",
+        "_on_capacity",
         "_sender",
         "_sent_enough",
         "_server",
@@ -40,7 +40,7 @@ class Outflow:
         server: Shared,
         sock: socket.socket,
         sender: Sender,
-        room: Callable[[], None],
+        on_capacity: Callable[[], None],
         close: Callable[[str, bool], None],
     ) -> None:
         """Send from `sender`; it calls `end` of this when it is over.
@@ -49,15 +49,15 @@ class Outflow:
             server: owns the loop, and the threads that read files.
             sock: of the connection, non-blocking.
             sender: what waits.
-            room: called when more can be sent.
+            on_capacity: called when more can be sent.
             close: called with the reason, and whether it is an ordinary one, when nothing can.
         """
         self._server, self._sock, self._sender = server, sock, sender
-        self._room, self._close = room, close
+        self._on_capacity, self._close = on_capacity, close
         self._now_ns = server.clock.monotonic_ns
         self.since_ms = 0
         self.is_waiting = self._is_warming = self._ended = False
-        self._sent_enough = False  # the rest waits for the next turn
+        self._sent_enough = False  # the rest waits for the next time slice
 
     def send(self) -> bool:
         """Send what can be sent now; say whether nothing is left."""
@@ -83,7 +83,7 @@ class Outflow:
             if sender.unsent_bytes:
                 if not self.since_ms or sender.unsent_bytes != before:
                     self.since_ms = self._server.clock.monotonic_ms()
-                self._sent_enough = sender.turn_is_over
+                self._sent_enough = sender.slice_is_over
                 if not self.is_waiting:
                     self.is_waiting = True
                     self._server.loop.add_writer(self._sock, self._on_writable)
@@ -98,9 +98,9 @@ class Outflow:
         self._server.loop.remove_writer(self._sock)
 
     def _on_writable(self) -> None:
-        """The peer has made room, or everybody else who has something to do has done it."""
+        """The peer has freed memory, or everybody else who has something to do has done it."""
         self._sent_enough = False
-        self._room()
+        self._on_capacity()
 
     def _warm(self, piece: FileRegion) -> None:
         """Have a thread read what the page cache does not hold."""
@@ -123,7 +123,7 @@ class Outflow:
             except SendFailed as failure:
                 self._close(str(failure), False)
                 return
-            self._room()
+            self._on_capacity()
 
         self._server.read_cold(piece, done)
 
@@ -132,7 +132,9 @@ class Outflow:
         self._ended = True
         if self.is_waiting:
             self._wait_no_longer()
-        self._room = self._close = _nothing  # else connection and outflow would keep each other
+        self._on_capacity = self._close = (
+            _nothing  # else connection and outflow would keep each other
+        )
 
 
 def _nothing(*_: object) -> None:

@@ -78,7 +78,8 @@ class DecodedHandler(ApiHandler):
 
     Attributes:
         waits_for_others: the answer comes after requests of other clients. So one that decodes to
-            much is not counted while it waits: those that it waits for may stand in line behind.
+            much is not counted while it waits: those that it waits for may wait in the queue
+            behind.
     """
 
     waits_for_others = False
@@ -120,7 +121,7 @@ class RawHandler(ApiHandler):
             offset: where the body begins.
 
         Returns:
-            The parts of the response body, an awaitable of them, `InTurn`, or None where the
+            The parts of the response body, an awaitable of them, `OrderedAnswer`, or None where the
             protocol has no answer (Produce with acks=0).
 
         Raises:
@@ -130,7 +131,7 @@ class RawHandler(ApiHandler):
 
 
 @dataclass(slots=True)
-class InTurn:
+class OrderedAnswer:
     """An answer that nothing behind its request on the connection may overtake.
 
     The connection serves nothing more until it is there. A frame longer than `KEPT_FRAME_BYTES` is
@@ -141,14 +142,14 @@ class InTurn:
         elements: how many the request may decode to by its length; `serve` is called when there is
             memory for them.
         count: counts them, on a thread, when there is; what they are fewer is given back then.
-        goes_on: it is not cancelled any more.
+        continues: it is not cancelled any more.
         let_go: the handler calls it when it keeps little of what it decoded and waits for others.
     """
 
-    serve: "Callable[[InTurn], Awaitable[Any]]"
+    serve: "Callable[[OrderedAnswer], Awaitable[Any]]"
     elements: int = 0
     count: Callable[[], int] | None = None
-    goes_on: bool = False
+    continues: bool = False
     let_go: Callable[[], None] = lambda: None
 
 
@@ -157,7 +158,10 @@ KEPT_FRAME_BYTES: Final = 1024 * 1024
 
 
 def own_body(frame: memoryview, offset: int) -> memoryview:
-    """The body of a request that is answered by `InTurn`, for as long as it is served; writable."""
+    """The body of a request that is answered by `OrderedAnswer`, for as long as it is served.
+
+    Writable.
+    """
     body = frame[offset:]
     return body if len(frame) > KEPT_FRAME_BYTES else memoryview(bytearray(body))
 

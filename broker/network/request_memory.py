@@ -3,17 +3,17 @@
 A frame that gets a buffer of its own takes its whole length before its bytes are received, and
 gives it back when nothing uses them any more. As in Kafka it may take it while anything is left: so
 the bound and one largest request are taken at most, and a frame that was begun never waits for
-another one. Where nothing is left its connection is not read; it stands in line.
+another one. Where nothing is left its connection is not read; it waits in the queue.
 
-Addresses have their turns, and connections of an address in the order in which they came. An
+Addresses have their time slices, and connections of an address in the order in which they came. An
 address that holds half of the memory takes no more of it: a client that announces much and sends
 nothing holds up those beside it, and nobody else.
-DIFFERS: Kafka knows no addresses; its connections go on in any order.
+DIFFERS: Kafka knows no addresses; its connections continue in any order.
 
 `WideRequests` keeps a second one by the same rules, of what requests decode to.
 
 Small frames take nothing, for they are received in the buffer that all connections share: votes,
-heartbeats and fetches go on whatever is taken here.
+heartbeats and fetches continue whatever is taken here.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from runtime.metrics import Counter, Gauge, Registry
 SHARES: Final = 2
 """The part of an address is the whole divided by this."""
 CALLED_AT_ONCE_MAX: Final = 64
-"""Connections that go on in one turn of the loop."""
+"""Connections that continue in one iteration of the loop."""
 
 
 class Waiter(Protocol):
@@ -38,7 +38,7 @@ class Waiter(Protocol):
         ...
 
     def memory_is_there(self) -> None:
-        """Ask again: its turn has come."""
+        """Ask again: it is the next."""
         ...
 
     def fail(self, error: Exception) -> None:
@@ -111,13 +111,13 @@ class RequestMemory:
         "_bound",
         "_call_is_due",
         "_call_soon",
+        "_called",
         "_clock",
         "_depleted_since_ms",
         "_held",
-        "_lines",
         "_metrics",
+        "_queues",
         "_shown_bytes",
-        "_turn",
         "used_bytes",
     )
 
@@ -128,12 +128,12 @@ class RequestMemory:
         call_soon: Callable[[Callable[[], None]], object],
         metrics: "MemoryMetrics",
     ) -> None:
-        """Nothing is taken; `call_soon` has a function called in a later turn of the loop."""
+        """Nothing is taken; `call_soon` has a function called in a later iteration of the loop."""
         self._bound, self._clock, self._call_soon = bytes_max, clock, call_soon
         self.used_bytes = 0
         self._held: dict[str, int] = {}  # address -> bytes
-        self._lines: dict[str, dict[Waiter, int]] = {}  # address -> who waits, and since when
-        self._turn: Waiter | None = None
+        self._queues: dict[str, dict[Waiter, int]] = {}  # address -> who waits, and since when
+        self._called: Waiter | None = None
         self._call_is_due = False
         self._depleted_since_ms: int | None = None
         # Changed, not set: the servers of a process, of clients and of controllers, share them; and
@@ -150,27 +150,27 @@ class RequestMemory:
     def ask(self, waiter: Waiter) -> bool:
         """Say whether a frame may begin; where not, the connection is called when it may ask again.
 
-        A newcomer does not overtake those who were called and have not had their turn.
+        A newcomer does not overtake those who were called and have not had their time slice.
         """
         address = waiter.address
-        if waiter is self._turn:
+        if waiter is self._called:
             return True
-        if not (self._call_is_due or address in self._lines or self.is_short_for(address)):
+        if not (self._call_is_due or address in self._queues or self.is_short_for(address)):
             return True
         if self._depleted_since_ms is None:
             self._depleted_since_ms = self._clock.monotonic_ms()
-        line = self._lines.setdefault(address, {})
-        line[waiter] = self._clock.monotonic_ms()
+        queue = self._queues.setdefault(address, {})
+        queue[waiter] = self._clock.monotonic_ms()
         self._metrics.waiting.inc(1)
         return False
 
     def leave(self, waiter: Waiter) -> None:
         """The connection waits no longer."""
-        line = self._lines.get(waiter.address)
-        if line is not None and line.pop(waiter, None) is not None:
+        queue = self._queues.get(waiter.address)
+        if queue is not None and queue.pop(waiter, None) is not None:
             self._metrics.waiting.inc(-1)
-            if not line:
-                del self._lines[waiter.address]
+            if not queue:
+                del self._queues[waiter.address]
                 self.show()
 
     def take(self, address: str, size_bytes: int) -> None:
@@ -186,18 +186,18 @@ class RequestMemory:
             self._held[address] = left
         else:
             self._held.pop(address, None)
-        if self._lines:
+        if self._queues:
             self._call()
 
     def longest_wait_ms(self, now_ms: int) -> int:
         """How long the connection waits that has waited longest."""
-        firsts = [next(iter(line.values())) for line in self._lines.values()]
+        firsts = [next(iter(queue.values())) for queue in self._queues.values()]
         return now_ms - min(firsts, default=now_ms)
 
     def waiting_since(self, ms: int) -> list[Waiter]:
         """Those that wait since then or longer."""
-        lines = self._lines.values()
-        return [one for line in lines for one, since_ms in line.items() if since_ms <= ms]
+        queues = self._queues.values()
+        return [one for queue in queues for one, since_ms in queue.items() if since_ms <= ms]
 
     def show(self) -> None:
         """Bring the metrics up to now."""
@@ -209,9 +209,9 @@ class RequestMemory:
         if since_ms is not None:
             now_ms = self._clock.monotonic_ms()
             self._metrics.depleted_ms.inc(now_ms - since_ms)
-            self._depleted_since_ms = now_ms if self._lines else None
+            self._depleted_since_ms = now_ms if self._queues else None
 
-    # -- turns
+    # -- time slices
 
     def _call(self) -> None:
         if not self._call_is_due:
@@ -224,29 +224,29 @@ class RequestMemory:
             waiter = self._next()
             if waiter is None:
                 return
-            self._turn = waiter
+            self._called = waiter
             try:
                 waiter.memory_is_there()
-            except Exception as error:  # noqa: BLE001 - it ends; the others go on
+            except Exception as error:  # noqa: BLE001 - it ends; the others continue
                 waiter.fail(error)
             finally:
-                self._turn = None
-        if self._lines:
+                self._called = None
+        if self._queues:
             self._call()
 
     def _next(self) -> Waiter | None:
-        """Take the connection out of its line whose turn it is, if one may go on."""
+        """Take the connection out of its queue whose turn it is, if one may continue."""
         if self.used_bytes >= self._bound:
             return None  # without a look at each address: thousands may wait
-        address = next((one for one in self._lines if not self.is_short_for(one)), None)
+        address = next((one for one in self._queues if not self.is_short_for(one)), None)
         if address is None:
             return None
-        line = self._lines.pop(address)
-        waiter = next(iter(line))
-        del line[waiter]
-        if line:
-            self._lines[address] = line  # the other addresses are before it now
+        queue = self._queues.pop(address)
+        waiter = next(iter(queue))
+        del queue[waiter]
+        if queue:
+            self._queues[address] = queue  # the other addresses are before it now
         self._metrics.waiting.inc(-1)
-        if not self._lines:
+        if not self._queues:
             self.show()
         return waiter

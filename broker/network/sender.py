@@ -5,8 +5,8 @@ heap, but only where the page cache holds it: a page fault here would stall ever
 broker. A cold piece is named to the caller, which has it read by a thread and puts it back.
 
 A fetch of thousands of partitions is answered with as many regions, each some calls of the system;
-and a peer that reads as fast as we send never fills its socket. So a turn ends after some calls or
-some bytes, and the caller sends on when everybody else has had theirs.
+and a peer that reads as fast as we send never fills its socket. So a time slice ends after some
+calls or some bytes, and the caller sends on when everybody else has had theirs.
 """
 
 import socket
@@ -26,10 +26,10 @@ JOIN_BYTES_MAX = 64 * 1024
 GATHER_PARTS_MAX = 512
 PIECE_BYTES = 1024 * 1024
 """How much of a region is probed, sent or warmed at a time."""
-TURN_CALLS = 128
-"""So many parts or runs of parts are sent in one turn: 1 to 2 ms."""
-TURN_BYTES = 8 * PIECE_BYTES
-"""So many bytes are sent in one turn, or one call more: 2 to 4 ms."""
+SLICE_CALLS = 128
+"""So many parts or runs of parts are sent in one time slice: 1 to 2 ms."""
+SLICE_BYTES = 8 * PIECE_BYTES
+"""So many bytes are sent in one time slice, or one call more: 2 to 4 ms."""
 
 
 class SendFailed(TidemarkError):
@@ -56,7 +56,7 @@ class Sender:
         queue: the parts that wait.
         sending: the answers that were not noted as sent, the oldest first.
         unsent_bytes: what waits, regions included.
-        turn_is_over: the last `send` left something although the socket is not full.
+        slice_is_over: the last `send` left something although the socket is not full.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Sender:
         "_sock",
         "queue",
         "sending",
-        "turn_is_over",
+        "slice_is_over",
         "unsent_bytes",
     )
 
@@ -82,7 +82,7 @@ class Sender:
         self._region_sent = 0  # of the region at the head of the queue
         self._probed_end = 0  # of the same region: known to be resident up to here
         self.unsent_bytes = 0
-        self.turn_is_over = False
+        self.slice_is_over = False
 
     def add(self, answer: Answer) -> None:
         """Queue the parts of a response frame."""
@@ -101,22 +101,22 @@ class Sender:
         return self.unsent_bytes - self._region_bytes
 
     def send(self) -> FileRegion | None:
-        """Send until nothing is left, the socket is full or the turn is over.
+        """Send until nothing is left, the socket is full or the time slice is over.
 
         Returns:
-            A cold piece that must be given to `replace_head` before sending goes on, else None.
+            A cold piece that must be given to `replace_head` before sending continues, else None.
 
         Raises:
             OSError: the peer is gone.
             FileFailed: a file cannot be read.
             SendFailed: a file is shorter than the region that was promised from it.
         """
-        calls_left, floor_bytes = TURN_CALLS, self.unsent_bytes - TURN_BYTES
-        self.turn_is_over = False
+        calls_left, floor_bytes = SLICE_CALLS, self.unsent_bytes - SLICE_BYTES
+        self.slice_is_over = False
         try:
             while self.queue:
                 if calls_left == 0 or self.unsent_bytes < floor_bytes:
-                    self.turn_is_over = True
+                    self.slice_is_over = True
                     return None
                 calls_left -= 1
                 head = self.queue[0]

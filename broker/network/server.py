@@ -17,14 +17,14 @@ from collections.abc import Callable, Sequence
 from broker.network.authentication import AUTHENTICATION_FAILED, NO_AUTHENTICATION, Session
 from broker.network.buffers import FrameBuffers
 from broker.network.connection import Connection
+from broker.network.connection_budget import ConnectionBudget
 from broker.network.dispatch import Dispatcher, Peer, decoders
 from broker.network.limits import ListenerAddress, NetworkLimits
 from broker.network.listening import listen
 from broker.network.registry import HandlerTable
 from broker.network.request_memory import RequestMemory, of_frames, of_objects
-from broker.network.room import Room
 from broker.network.shared import ReadFailures, Shared
-from broker.network.turns import Turns
+from broker.network.time_slices import TimeSlices
 from broker.network.unsent import Unsent
 from broker.network.wide_requests import WideRequests
 from runtime.disk import FileRegion
@@ -34,7 +34,7 @@ from runtime.disk_errors import (
     descriptors_for_connections,
     descriptors_max,
     open_descriptors,
-    way_out,
+    remedy,
 )
 from runtime.log_context import escape
 from runtime.metrics import Registry
@@ -74,15 +74,15 @@ class Server(Shared):
         self.memory = RequestMemory(
             limits.requests_bytes_max, self.clock, self._soon, of_frames(metrics)
         )
-        self.turns = Turns(self.clock, self._soon)
+        self.slices = TimeSlices(self.clock, self._soon)
         self.served = frozenset(int(handler.api_key) for handler in handlers)
         self.bound: dict[str, tuple[str, int]] = {}
         shared = limits.descriptors_max or descriptors_for_connections()
-        self._room = Room(descriptors_max(), shared)
-        self._room_for = sys.maxsize  # so many connections
+        self._budget = ConnectionBudget(descriptors_max(), shared)
+        self._connections_max = sys.maxsize  # so many connections
         self._giving_way = 0  # idle connections, at the last sweep
         self._turned_away = 0  # for want of descriptors, since the last sweep
-        self._short, self._made_room = Seldom(ports.clock), Seldom(ports.clock)
+        self._short, self._has_closed_idle = Seldom(ports.clock), Seldom(ports.clock)
         self._failed_authentications = Seldom(ports.clock)
         self.read_failures = ReadFailures(metrics)
         self.loop: asyncio.AbstractEventLoop
@@ -131,7 +131,7 @@ class Server(Shared):
             ("listener",),
         )
 
-    # -- life
+    # -- lifecycle
 
     async def start(self, listeners: Sequence[ListenerAddress]) -> None:
         """Bind and accept.
@@ -204,7 +204,7 @@ class Server(Shared):
             except OSError as error:
                 # Out of descriptors: the backlog waits until some are free again.
                 self._short_of_descriptors.inc(1, listener.name)
-                self._short.error(log, f"cannot accept: {error}: {way_out(error)}")
+                self._short.error(log, f"cannot accept: {error}: {remedy(error)}")
                 self.loop.remove_reader(listening)
                 self._scheduler.call_later(
                     SWEEP_MS, lambda: self._accept_again(listening, listener)
@@ -225,7 +225,9 @@ class Server(Shared):
             return
         host = address[0]
         limit = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
-        is_short = sock.fileno() >= self._room.shared or len(self._connections) >= self._room_for
+        is_short = (
+            sock.fileno() >= self._budget.shared or len(self._connections) >= self._connections_max
+        )
         over = (
             is_short
             or self._per_ip[host] >= limit
@@ -239,7 +241,7 @@ class Server(Shared):
                 self._short_of_descriptors.inc(1, listener_name)
                 self._short.error(
                     log,
-                    f"connections are refused: {self._room.shared} descriptors are in use, the "
+                    f"connections are refused: {self._budget.shared} descriptors are in use, the "
                     "rest is for files: let the process open more files (ulimit -n) or lower "
                     "max.connections",
                 )
@@ -290,11 +292,11 @@ class Server(Shared):
         if not quiet:
             self._killed.inc(1, peer.listener_name)
         if not quiet or log.isEnabledFor(logging.DEBUG):
-            self._say_closed(peer, reason, quiet=quiet)
+            self._log_closed(peer, reason, quiet=quiet)
         if not self._connections and self._all_closed is not None:
             self._all_closed.set()
 
-    def _say_closed(self, peer: Peer, reason: str, *, quiet: bool) -> None:
+    def _log_closed(self, peer: Peer, reason: str, *, quiet: bool) -> None:
         text = (
             f"closed connection: peer={peer.address[0]}:{peer.address[1]} "
             f"listener={peer.listener_name} client_id={escape(peer.client_id, 100)} "
@@ -326,12 +328,12 @@ class Server(Shared):
         for connection in list(self._connections):
             try:
                 connection.check_deadlines(now_ms)
-            except Exception as error:  # noqa: BLE001 - it ends; the others go on
+            except Exception as error:  # noqa: BLE001 - it ends; the others continue
                 connection.fail(error)
         for connection, since_ms in list(self._unauthenticated.items()):
             if now_ms - since_ms > self.limits.unauthenticated_ms_max:
                 connection.close("not authenticated in time", quiet=True)
-        self._make_room(now_ms)
+        self._close_idle(now_ms)
         self._free_memory(now_ms)
         self.wide.memory.show()
         self.unsent.show()
@@ -354,33 +356,33 @@ class Server(Shared):
                 f"others wait for its memory, and its request is not complete after {limit_ms} ms"
             )
 
-    def _make_room(self, now_ms: int) -> None:
+    def _close_idle(self, now_ms: int) -> None:
         """Close idle connections, the longest idle first, whose descriptors are needed."""
         turned_away, self._turned_away = self._turned_away, 0
-        room = self._room
-        if len(self._connections) < room.noticeable:
-            self._room_for, self._giving_way = sys.maxsize, 0
+        budget = self._budget
+        if len(self._connections) < budget.noticeable:
+            self._connections_max, self._giving_way = sys.maxsize, 0
             return
         idle = [one for one in self._connections if self._gives_way(one, now_ms)]
         self._giving_way = len(idle)
         open_count = open_descriptors()
-        self._room_for = room.connections_max(open_count, len(self._connections))
-        count = room.places_to_free(open_count, turned_away)
+        self._connections_max = budget.connections_max(open_count, len(self._connections))
+        count = budget.connections_to_close(open_count, turned_away)
         if not count:
             return
         given_up = heapq.nsmallest(count, idle, key=lambda one: one.last_active_ms)
         for connection in given_up:
             self._given_up.inc(1, connection.peer.listener_name)
             connection.close("its descriptor is needed", quiet=True)
-        self._made_room.error(
+        self._has_closed_idle.error(
             log,
             f"idle connections are closed, their descriptors are needed: closed={len(given_up)} "
-            f"in_use={open_count} limit={room.limit}: {MORE_FILES}",
+            f"in_use={open_count} limit={budget.limit}: {MORE_FILES}",
         )
 
     def descriptors_for_partitions(self) -> int:
-        """How many files new partitions may open; safe for all threads. See `Room`."""
-        return self._room.for_partitions(open_descriptors(), self._giving_way)
+        """How many files new partitions may open; safe for all threads. See `ConnectionBudget`."""
+        return self._budget.for_partitions(open_descriptors(), self._giving_way)
 
     def _gives_way(self, connection: Connection, now_ms: int) -> bool:
         return connection.is_idle and now_ms - connection.last_active_ms >= GIVES_WAY_MS

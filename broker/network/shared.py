@@ -11,7 +11,7 @@ from broker.network.buffers import FrameBuffers
 from broker.network.dispatch import Dispatcher, Peer
 from broker.network.limits import NetworkLimits
 from broker.network.request_memory import RequestMemory
-from broker.network.turns import Turns
+from broker.network.time_slices import TimeSlices
 from broker.network.unsent import Unsent
 from runtime.clock import Clock
 from runtime.disk import Disk, FileRegion
@@ -71,7 +71,7 @@ class Shared(ABC):
     scratch: bytearray
     buffers: FrameBuffers
     memory: RequestMemory
-    turns: Turns
+    slices: TimeSlices
     unsent: Unsent
     read_failures: ReadFailures
 

@@ -1,7 +1,7 @@
 """What a connection was asked and has not answered yet.
 
 Answers leave in the order of their requests: what is ready early is kept. Some requests hold up
-those behind them: one whose answer is an `InTurnFuture` all of them, or all but those of its own
+those behind them: one whose answer is an `OrderedFuture` all of them, or all but those of its own
 API.
 """
 
@@ -9,7 +9,7 @@ from asyncio import Future
 from collections import deque
 from typing import Any
 
-from broker.network.dispatch import Answer, InTurnFuture
+from broker.network.dispatch import Answer, OrderedFuture
 from broker.network.registry import CloseConnection
 from broker.network.sender import Sender
 
@@ -55,7 +55,7 @@ class Unanswered:
         """Keep the place of an answer that is not there yet."""
         slot = Slot(answer, None)
         self.slots.append(slot)
-        if type(answer) is InTurnFuture:
+        if type(answer) is OrderedFuture:
             if answer.passing is None:
                 self.behind = answer.work
             else:
@@ -73,7 +73,7 @@ class Unanswered:
         if slot.done:
             return None  # it was gone before
         slot.done = True
-        if type(future) is InTurnFuture:
+        if type(future) is OrderedFuture:
             if future.passing is None:
                 self.behind = None
             else:

@@ -4,14 +4,14 @@ A request for 100,000 partitions is a megabyte as it is received, and fifty as o
 counts with what it may decode to before that is done, and where nothing is left of the memory for
 it (`RequestMemory`: addresses in turn, half for one of them) it waits as bytes.
 
-Nothing of a request is done by the thread that decodes before its turn has come: neither is it
+Nothing of a request is done by the thread that decodes before it is the next: neither is it
 counted there. So what waits for that thread is of few requests, whatever number an address sends.
 """
 
 import asyncio
 from typing import Any, Final
 
-from broker.network.registry import CloseConnection, InTurn
+from broker.network.registry import CloseConnection, OrderedAnswer
 from broker.network.request_memory import RequestMemory
 from runtime.executors import Pool
 
@@ -28,38 +28,38 @@ class WideRequests:
         """`pool` counts what requests decode to."""
         self.memory, self._pool = memory, pool
 
-    async def serve(self, address: str, in_turn: InTurn) -> Any:
-        """Serve a request when its turn has come.
+    async def serve(self, address: str, in_order: OrderedAnswer) -> Any:
+        """Serve a request when it is the next.
 
         Raises:
             CloseConnection: it has waited for too long.
         """
-        place = _Place(self.memory, address)
-        in_turn.let_go = place.let_go
+        allocation = _Allocation(self.memory, address)
+        in_order.let_go = allocation.let_go
         try:
-            if in_turn.elements:
-                await place.take(in_turn.elements * ELEMENT_BYTES)
-                if in_turn.count is not None:
-                    place.keep(await self._pool.run(in_turn.count) * ELEMENT_BYTES)
-            return await in_turn.serve(in_turn)
+            if in_order.elements:
+                await allocation.take(in_order.elements * ELEMENT_BYTES)
+                if in_order.count is not None:
+                    allocation.keep(await self._pool.run(in_order.count) * ELEMENT_BYTES)
+            return await in_order.serve(in_order)
         finally:
-            place.let_go()
-            in_turn.let_go = _nothing  # else they keep each other
+            allocation.let_go()
+            in_order.let_go = _nothing  # else they keep each other
 
     def end_long_waits(self, now_ms: int) -> None:
         """Refuse those that have waited for too long."""
-        for place in self.memory.waiting_since(now_ms - WAIT_MS_MAX):
-            assert isinstance(place, _Place)
-            place.refuse()
+        for allocation in self.memory.waiting_since(now_ms - WAIT_MS_MAX):
+            assert isinstance(allocation, _Allocation)
+            allocation.refuse()
 
 
-class _Place:
+class _Allocation:
     """A request's part of the memory: not taken yet, taken, or given back."""
 
     def __init__(self, memory: RequestMemory, address: str) -> None:
         self.address, self._size_bytes = address, 0
         self._memory, self._is_taken = memory, False
-        self._turn: asyncio.Future[None] | None = None
+        self._granted: asyncio.Future[None] | None = None
 
     async def take(self, size_bytes: int) -> None:
         """Wait until it is there."""
@@ -67,24 +67,24 @@ class _Place:
         if self._memory.ask(self):
             self._take()
             return
-        self._turn = asyncio.get_running_loop().create_future()
+        self._granted = asyncio.get_running_loop().create_future()
         try:
-            await self._turn
+            await self._granted
         finally:
             self._memory.leave(self)
 
     def memory_is_there(self) -> None:
         """See `Waiter`."""
-        assert self._turn is not None
-        if not self._turn.done():
+        assert self._granted is not None
+        if not self._granted.done():
             self._take()
-            self._turn.set_result(None)
+            self._granted.set_result(None)
 
     def fail(self, error: Exception) -> None:
         """See `Waiter`."""
-        assert self._turn is not None
-        if not self._turn.done():
-            self._turn.set_exception(error)
+        assert self._granted is not None
+        if not self._granted.done():
+            self._granted.set_exception(error)
 
     def refuse(self) -> None:
         self.fail(

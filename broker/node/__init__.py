@@ -1,1 +1,1 @@
-"""This node: its directories, its lives, its place in the cluster, its recurring tasks."""
+"""This node: its directories, its incarnations, its place in the cluster, its recurring tasks."""

@@ -1,7 +1,7 @@
 """The way of a node to the active controller, which may be in another process.
 
-Which node that is, this node's replica of the metadata log knows. What a client asked goes on in an
-Envelope; what the broker asks in its own name goes as it is.
+Which node that is, this node's replica of the metadata log knows. What a client asked continues in
+an Envelope; what the broker asks in its own name goes as it is.
 """
 
 import asyncio

@@ -66,7 +66,7 @@ def check_secret_among_several(config: BrokerConfig, voters: VoterSet) -> None:
     """Refuse a tier without the cluster's secret beside a quorum of several.
 
     Raises:
-        ConfigError: names the setting and the way out.
+        ConfigError: names the setting and the remedy.
     """
     if config.remote_log_storage_system_enable and not config.tidemark_cluster_secret_file:
         raise ConfigError(

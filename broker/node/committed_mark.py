@@ -23,7 +23,7 @@ from typing import Final
 from kafka_protocol.errors import CorruptFileError, ErrorCode
 from kafka_protocol.files.sealed import seal, unseal
 from kafka_protocol.records.batch import HEADER_SIZE, Buffer, read_header
-from local_log.manager.log_dir import COMMITTED_METADATA, LIVES
+from local_log.manager.log_dir import COMMITTED_METADATA, INCARNATION_HISTORY
 from metadata_topic.quorum.metadata_loader import CommittedBatch
 from metadata_topic.raft.messages import FetchResponse
 from runtime.disk import Disk
@@ -64,7 +64,7 @@ def parse_mark(data: bytes) -> CommittedBatch:
 
 
 def read_marks(disk: Disk, directories: Iterable[Path]) -> Marks:
-    """The batches that directories note, newest first; one that cannot be read is left out.
+    """The batches that directories note, newest first; one that cannot be read is excluded.
 
     Directories differ where one was away for a while, or is an older copy. Any of them may be of
     another log than the rest: the broker came to follow a younger log while that one was away.
@@ -101,13 +101,16 @@ def compare(batch: CommittedBatch, answer: FetchResponse, records: Buffer) -> Co
     return Comparison.SAME if there == batch else Comparison.OTHER
 
 
-def way_out(marks: Marks) -> str:
+def remedy(marks: Marks) -> str:
     """What a person does about a log that is not ours."""
     paths = [path for noted in marks.values() for path in noted]
-    files = ", ".join(str(path / name) for path in paths for name in (COMMITTED_METADATA, LIVES))
+    files = ", ".join(
+        str(path / name) for path in paths for name in (COMMITTED_METADATA, INCARNATION_HISTORY)
+    )
     return (
         "Nothing was changed here. Put the controllers' newest metadata directory back, or correct "
-        "the addresses. If those metadata are lost for good, the partitions of these directories "
+        "the addresses. If those metadata are lost permanently, the partitions of these "
+        "directories "
         f"are in no metadata: remove {files}, and the start puts them aside"
     )
 

@@ -7,11 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from broker.node.directories import Directories, DirectoryError, adopt
-from broker.node.lives import Life, dump_lives, judge_lives, next_lives, read_lives
+from broker.node.incarnation_history import (
+    Incarnation,
+    check_incarnations,
+    dump_incarnations,
+    next_incarnations,
+    read_incarnations,
+)
 from kafka_protocol.files.meta_properties import META_PROPERTIES
 from kafka_protocol.wire.primitives import uuid_to_text
 from local_log.checked_files import SIDECAR, CheckedFiles
-from local_log.manager.log_dir import LIVES, LogDir
+from local_log.manager.log_dir import INCARNATION_HISTORY, LogDir
 from metadata_topic.controller.directories import known_directories
 from metadata_topic.image.image import MetadataImage
 from runtime.disk import Disk
@@ -19,9 +25,9 @@ from runtime.rng import Rng
 
 
 def writes_sidecars(image: MetadataImage, node_id: int) -> bool:
-    """Whether the last life of this broker kept sidecars and lives, so that they can be compared.
+    """Whether the last incarnation of this broker kept sidecars and its history to compare.
 
-    Apache Kafka does not: what lies there is then as old as our last life.
+    Apache Kafka does not: what lies there is then as old as our last incarnation.
     """
     broker = image.brokers.get(node_id)
     return broker is not None and broker.directories_assigned_from >= 0
@@ -32,8 +38,8 @@ def without_sidecars(
 ) -> set[Path]:
     """Log directories whose sidecars may be older than their files.
 
-    A directory that was missing at the first start after a life of Apache Kafka, which keeps no
-    sidecars, is not known to have been left by one that did.
+    A directory that was missing at the first start after an incarnation of Apache Kafka, which
+    keeps no sidecars, is not known to have been left by one that did.
 
     Args:
         image: committed metadata.
@@ -44,7 +50,7 @@ def without_sidecars(
     return {
         path
         for path, directory_id in directories.items()
-        if broker is None or broker.last_life_of(directory_id) is None
+        if broker is None or broker.last_incarnation_of(directory_id) is None
     }
 
 
@@ -79,7 +85,7 @@ def settle_directories(
     if compare:
         _check_changed(directories)
     # Lives are compared in any case: where the metadata log was lost whole, it knows of no broker.
-    check_lives(directories, image, log_dirs, node_id, disk)
+    check_incarnations_of_directories(directories, image, log_dirs, node_id, disk)
     _keep_checksums(directories, disk, compare=compare)
     return bool(directories.offline) or not known <= set(directories.ids.values())
 
@@ -107,7 +113,7 @@ def _keep_checksums(directories: Directories, disk: Disk, *, compare: bool) -> N
             directories.put_offline(path, reason)
 
 
-def check_lives(
+def check_incarnations_of_directories(
     directories: Directories,
     image: MetadataImage,
     log_dirs: Sequence[Path],
@@ -120,65 +126,69 @@ def check_lives(
         DirectoryError: the metadata directory is the one of another time.
     """
     broker = image.brokers.get(node_id) if writes_sidecars(image, node_id) else None
-    lives: dict[Path, list[Life]] = {}
+    lives: dict[Path, list[Incarnation]] = {}
     expected: dict[Path, bytes] = {}
     for path in log_dirs:
         if path not in directories.ids:
             continue
         try:
-            lives[path] = read_lives(disk, path)
+            lives[path] = read_incarnations(disk, path)
         except OSError as error:
-            reason = f"{path / LIVES} cannot be read: {error}"
+            reason = f"{path / INCARNATION_HISTORY} cannot be read: {error}"
             if path == directories.metadata_path:
                 raise DirectoryError(reason) from error
             directories.put_offline(path, reason)
             continue
-        life = None if broker is None else broker.last_life_of(directories.ids[path])
-        if life is not None:
-            expected[path] = life
-    judged = judge_lives(
+        incarnation = None if broker is None else broker.last_incarnation_of(directories.ids[path])
+        if incarnation is not None:
+            expected[path] = incarnation
+    validated = check_incarnations(
         lives,
         expected=expected,
         metadata_end=image.provenance.end_offset,
         metadata_path=directories.metadata_path,
         ids={path: uuid_to_text(directories.ids[path]) for path in lives},
     )
-    if judged.metadata_is_old:
-        raise DirectoryError(judged.metadata_is_old)
-    for path, reason in judged.old.items():
+    if validated.metadata_is_old:
+        raise DirectoryError(validated.metadata_is_old)
+    for path, reason in validated.old.items():
         directories.put_offline(path, reason)
 
 
-def renew_running_life(directory: LogDir, image: MetadataImage, node_id: int) -> None:
-    """Before a new life is named: note the last one that registered, if nothing was lost since.
+def renew_running_incarnation(directory: LogDir, image: MetadataImage, node_id: int) -> None:
+    """Before a new incarnation is named.
 
-    A life that is killed before it notes itself would leave an older one in the note, and so count
-    as one that has lost records, though its machine runs on.
+    Note the last one that registered, if nothing was lost since.
+
+    An incarnation that is killed before it notes itself would leave an older one in the note, and
+    so count as one that has lost records, though its machine runs on.
 
     Raises:
         OSError: the disk failed.
     """
     broker = image.brokers.get(node_id)
-    noted = directory.same_boot_life
+    noted = directory.same_boot_incarnation
     if broker is None or noted == broker.incarnation_id:
         return
-    lives = [one.incarnation_id for one in read_lives(directory.disk, directory.path)]
+    lives = [one.incarnation_id for one in read_incarnations(directory.disk, directory.path)]
     since = lives[lives.index(noted) :] if noted in lives else []
     is_clean = directory.was_clean and directory.broker_epoch == broker.epoch
     if is_clean or broker.incarnation_id in since:
-        directory.write_running_life(broker.epoch, broker.incarnation_id)
+        directory.write_running_incarnation(broker.epoch, broker.incarnation_id)
 
 
-def write_life(
+def write_incarnation(
     disk: Disk, directory: Path, image: MetadataImage, node_id: int, incarnation_id: bytes
 ) -> None:
-    """Before registering: name the coming life in a directory; survives a power cut on return.
+    """Before registering: name the coming incarnation in a directory.
+
+    Survives a power cut on return.
 
     Raises:
         OSError: the disk failed.
     """
     broker = image.brokers.get(node_id)
     present = None if broker is None else broker.incarnation_id
-    new = Life(incarnation_id, image.provenance.end_offset)
-    lives = next_lives(read_lives(disk, directory), present, new)
-    disk.atomic_write(directory / LIVES, dump_lives(lives))
+    new = Incarnation(incarnation_id, image.provenance.end_offset)
+    lives = next_incarnations(read_incarnations(disk, directory), present, new)
+    disk.atomic_write(directory / INCARNATION_HISTORY, dump_incarnations(lives))

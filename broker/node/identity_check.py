@@ -19,7 +19,10 @@ from metadata_topic.raft.voters import ReplicaKey
 ALIVE_AFTER: Final = 2
 """So many times must an entry move on: the last request of a dead process may come late."""
 SAME_FETCH_MS: Final = 20
-"""Times this close are those of one Fetch: a leader reckons them anew, by two clocks, each time."""
+"""Times this close are those of one Fetch.
+
+A leader reckons them again, by two clocks, each time.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class SeenReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LeaderView:
     """One description of the quorum by its leader.
 
     Attributes:
@@ -73,15 +76,15 @@ class Look:
 
 @dataclass(slots=True)
 class Doubts:
-    """What looks have shown so far.
+    """What polls have shown so far.
 
     Attributes:
         me: this node.
         recent_ms: a replica that has not fetched for so long is taken for dead.
         takes_part: this node fetches itself: its own key is no other's.
         problem: why this node must end; None as far as is known.
-        is_open: the last look left a doubt, another may settle it.
-        is_listed: the last look named this very replica.
+        is_open: the last poll left a doubt, another may settle it.
+        is_listed: the last poll named this very replica.
     """
 
     me: Identity
@@ -94,28 +97,28 @@ class Doubts:
     _before: dict[ReplicaKey, int] = field(default_factory=dict)
     _signs: dict[ReplicaKey, int] = field(default_factory=dict)
 
-    def take(self, look: Look) -> None:
-        """Judge one more description."""
-        if (look.leader_id, look.epoch) != self._leader:
-            self._leader = (look.leader_id, look.epoch)
+    def take(self, view: LeaderView) -> None:
+        """Validate one more description."""
+        if (view.leader_id, view.epoch) != self._leader:
+            self._leader = (view.leader_id, view.epoch)
             self._before.clear()
             self._signs.clear()
         me = self.me.key
         self.is_open = False
-        self.is_listed = any(one.key == me for one in look.replicas)
-        am_voter = any(one.key == me and one.is_voter for one in look.replicas)
-        for one in look.replicas:
+        self.is_listed = any(one.key == me for one in view.replicas)
+        am_voter = any(one.key == me and one.is_voter for one in view.replicas)
+        for one in view.replicas:
             if one.is_voter and one.key.id == me.id and not self.me.may_vote:
-                self.problem = self._voters_id(look)
-            elif self._is_rival(one, am_voter=am_voter) and self._lives(one, look):
-                self.problem = self._sentence(one, look)
+                self.problem = self._voters_id(view)
+            elif self._is_rival(one, am_voter=am_voter) and self._lives(one, view):
+                self.problem = self._sentence(one, view)
         if self.problem is not None:
             self.is_open = False
 
-    def _voters_id(self, look: Look) -> str:
+    def _voters_id(self, view: LeaderView) -> str:
         # What this broker has fetched would count as if that voter had it on its disk.
         return (
-            f"node.id={self.me.key.id} ({self.me.place}) is only a broker, but {look.leader} has a "
+            f"node.id={self.me.key.id} ({self.me.place}) is only a broker, but {view.leader} has a "
             f"voter of that id. Give this broker another id, or run it with "
             "process.roles=broker,controller if it is that voter"
         )
@@ -133,8 +136,8 @@ class Doubts:
             return True
         return not am_voter and (other.id, other.directory_id) < (me.id, me.directory_id)
 
-    def _lives(self, one: SeenReplica, look: Look) -> bool:
-        if one.key.id == look.leader_id and one.is_voter:
+    def _lives(self, one: SeenReplica, view: LeaderView) -> bool:
+        if one.key.id == view.leader_id and one.is_voter:
             return True
         before = self._before.setdefault(one.key, one.last_fetch_ms)
         if one.last_fetch_ms > before + SAME_FETCH_MS:
@@ -142,46 +145,46 @@ class Doubts:
             self._signs[one.key] = self._signs.get(one.key, 0) + 1
         if self._signs.get(one.key, 0) >= ALIVE_AFTER:
             return True
-        if one.last_fetch_ms >= 0 and look.now_ms - one.last_fetch_ms < self.recent_ms:
+        if one.last_fetch_ms >= 0 and view.now_ms - one.last_fetch_ms < self.recent_ms:
             self.is_open = True
         return False
 
-    def _sentence(self, one: SeenReplica, look: Look) -> str:
+    def _sentence(self, one: SeenReplica, view: LeaderView) -> str:
         me, mine = self.me.key, uuid_to_text(self.me.key.directory_id)
         theirs = uuid_to_text(one.key.directory_id)
         if one.key == me:
             return (
                 f"node.id={me.id} with directory.id={mine} ({self.me.place}) runs already: "
-                f"{look.leader} hears from it, while this process has not begun. Is this directory "
+                f"{view.leader} hears from it, while this process has not begun. Is this directory "
                 "a copy? Format one of its own"
             )
         if one.key.id == me.id:
             return (
                 f"node.id={me.id} is taken: here it has directory.id={mine} ({self.me.place}), but "
-                f"{look.leader} hears from a node {one.key.id} with directory.id={theirs}. Give "
+                f"{view.leader} hears from a node {one.key.id} with directory.id={theirs}. Give "
                 "this one another id, or stop the other"
             )
         return (
             f"directory.id={mine} ({self.me.place}) of this node.id={me.id} is that of node.id="
-            f"{one.key.id}, too, from whom {look.leader} hears: the directory, or its "
+            f"{one.key.id}, too, from whom {view.leader} hears: the directory, or its "
             "meta.properties, was copied. Format one of its own"
         )
 
 
-def other_voters(me: Identity, voters: Collection[int], look: Look) -> str | None:
+def other_voters(me: Identity, voters: Collection[int], view: LeaderView) -> str | None:
     """Why the leader's voters are not those of `controller.quorum.voters` here; None: they are.
 
     Args:
         me: this node.
         voters: ids of the setting; empty: it is not set.
-        look: what the leader says.
+        view: what the leader says.
     """
-    theirs = sorted(one.key.id for one in look.replicas if one.is_voter)
+    theirs = sorted(one.key.id for one in view.replicas if one.is_voter)
     if not voters or sorted(voters) == theirs:
         return None
     return (
         f"controller.quorum.voters of node.id={me.key.id} names {sorted(voters)}, but "
-        f"{look.leader} has the voters {theirs}: a majority of the one list is none of the other. "
+        f"{view.leader} has the voters {theirs}: a majority of the one list is none of the other. "
         "Make the setting the same on all nodes"
     )
 

@@ -1,8 +1,8 @@
 """Whether this broker is a member of its cluster, by its own image of the metadata.
 
 A broker that is fenced or whose registration is gone serves nobody, whatever else is well. It sees
-that here, comes back by itself, and is red while it does not. A registration under its id by
-another incarnation ends it: two processes of one id must not both go on.
+that here, comes back by itself, and is unhealthy while it does not. A registration under its id by
+another incarnation ends it: two processes of one id must not both continue.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ RETRY_MS: Final = 500
 
 
 class Membership(Enum):
-    """How one life of a broker stands in an image."""
+    """How one incarnation of a broker stands in an image."""
 
     ACTIVE = "active"
     FENCED = "fenced"
@@ -36,7 +36,7 @@ class Membership(Enum):
 
 
 def membership(image: MetadataImage, node_id: int, incarnation_id: bytes) -> Membership:
-    """How the life `incarnation_id` of broker `node_id` stands, once it has registered."""
+    """How the incarnation `incarnation_id` of broker `node_id` stands, once it has registered."""
     broker = image.brokers.get(node_id)
     if broker is None:
         return Membership.ABSENT
@@ -50,7 +50,7 @@ class MembershipPorts:
     """What a watch stands on.
 
     Attributes:
-        register: registers this life anew.
+        register: registers this incarnation again.
         unfence: has it serve again; does not wait.
         waits_for: why what the image says may be old: no active controller is known, or not all
             that is committed is applied.
@@ -122,7 +122,7 @@ class MembershipWatch:
             await pause(self._ports.scheduler, RETRY_MS)
 
     def problems(self) -> Sequence[str]:
-        """Why the broker is red; nothing while the image may be old."""
+        """Why the broker is unhealthy; nothing while the image may be old."""
         if self._lost_ms is None or not self._is_on or self._ports.waits_for():
             return ()
         lost_ms = self._ports.clock.monotonic_ms() - self._lost_ms

@@ -83,7 +83,7 @@ def open_metadata_node(
 
 
 def _refuse_former_controller(config: BrokerConfig, disk: Disk) -> None:
-    """With its old configuration the node would lead alone: two lives of one broker."""
+    """With its old configuration the node would lead alone: two incarnations of one broker."""
     set_aside = config.metadata_log_dir / SET_ASIDE_DIRECTORY
     if config.is_controller and disk.exists(set_aside):
         raise QuorumConfigError(

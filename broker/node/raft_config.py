@@ -85,8 +85,8 @@ def moved_voter(config: BrokerConfig, voters: VoterSet) -> str | None:
     """Say that this node's address in `voters` is none that it has; None if all is well.
 
     One that says its host, too, tells the leader where it is. Else a changed port changes nothing
-    in the log (kraft.version 1): the others, and tools, go on asking the old address, and a leader
-    that they cannot reach does not stay.
+    in the log (kraft.version 1): the others, and tools, continue asking the old address, and a
+    leader that they cannot reach does not stay.
 
     Ports alone are compared: a host has many names.
     """

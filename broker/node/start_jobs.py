@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-SAY_EVERY_MS: Final = 10_000
+LOG_EVERY_MS: Final = 10_000
 
 
 class Count:
@@ -23,14 +23,14 @@ class Count:
     def __init__(self, total: int, what: str, clock: Clock) -> None:
         """Begin at 0 of `total`; `what` says what is counted, as in "3 of 7 logs are closed"."""
         self._done, self._total, self._what, self._clock = 0, total, what, clock
-        self._said_ms = clock.monotonic_ms()
+        self._logged_ms = clock.monotonic_ms()
 
     def one_more(self) -> None:
         """One more is done; from time to time a line in the log says how many are."""
         self._done += 1
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._said_ms >= SAY_EVERY_MS:
-            self._said_ms = now_ms
+        if now_ms - self._logged_ms >= LOG_EVERY_MS:
+            self._logged_ms = now_ms
             log.info("%s", self.text())
 
     def text(self) -> str:

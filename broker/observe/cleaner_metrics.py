@@ -47,7 +47,7 @@ def register_cleaner_metrics(
         ),
         f"{_MANAGER}time_since_last_run_ms": (
             "Time since the cleaner looked for a dirty log.",
-            lambda: 0 if facts.looked_ms is None else clock.monotonic_ms() - facts.looked_ms,
+            lambda: 0 if facts.checked_ms is None else clock.monotonic_ms() - facts.checked_ms,
         ),
         "tidemark_log_cleaner_unread_partitions": (
             "Compacted partitions that could not be read to see whether they are dirty.",

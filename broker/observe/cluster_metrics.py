@@ -52,7 +52,7 @@ def register_metadata_metrics(
             lambda: sum(b.in_controlled_shutdown for b in image().brokers.values()),
         ),
         f"{controller}MetadataErrorCount": (
-            "1 once this node cannot go on.",
+            "1 once this node cannot continue.",
             lambda: node.failure is not None,
         ),
         f"{controller}IgnoredStaticVoters": (

@@ -33,13 +33,13 @@ class LagsSeen(NamedTuple):
     Attributes:
         by_partition: by group, topic and partition.
         by_group: over all partitions of which it is known.
-        left_out: what is not in these, by kind.
+        excluded: what is not in these, by kind.
         unknown: committed offsets of partitions whose end is not known here.
     """
 
     by_partition: Lags
     by_group: Lags
-    left_out: Lags
+    excluded: Lags
     unknown: int
 
 
@@ -81,11 +81,11 @@ def look(source: Source) -> Steps[LagsSeen]:
         if pace.is_step_over():
             yield
     by_partition, by_group = partitions.shown(), groups.shown()
-    left_out: Lags = {
+    excluded: Lags = {
         ("partitions",): partitions.given - len(by_partition),
         ("groups",): groups.given - len(by_group),
     }
-    return LagsSeen(by_partition, by_group, left_out, unknown)
+    return LagsSeen(by_partition, by_group, excluded, unknown)
 
 
 class ConsumerLag:
@@ -111,7 +111,7 @@ class ConsumerLag:
             "_left_out": (
                 "Partitions of groups, and groups, whose lag is too small to be among those shown",
                 ("kind",),
-                lambda seen: seen.left_out,
+                lambda seen: seen.excluded,
             ),
             "_unknown": (
                 "Committed offsets of partitions that have no in-sync replica on this broker",

@@ -1,9 +1,9 @@
-"""When a log directory is full, if it goes on filling as it does now.
+"""When a log directory is full, if it continues filling as it does now.
 
 While nothing is copied to the remote store nothing of a tiered topic expires locally: how long an
 outage may last depends on the disk, and the last ten minutes say it.
 
-Otherwise retention makes room, whole segments at a time: between two of them a disk fills although
+Otherwise retention frees space, whole segments at a time: between two of them a disk fills although
 nothing is wrong. So what the last hour says counts, and only where the disk is full within a day.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rlm.red_kinds import TierRed
+from rlm.health_reasons import TierReason
 from runtime.clock import Clock
 from runtime.metrics import Registry
 
@@ -98,7 +98,7 @@ class DiskForecast:
     def problems(self) -> list[str]:
         """For health, while nothing expires: a line for each directory full within a week."""
         return [
-            TierRed.DISK_FILLS.text(
+            TierReason.DISK_FILLS.text(
                 path=path, hours=f"{found.hours:.1f}", rate=f"{found.bytes_per_second / 1e6:.2f}"
             )
             for path, found in self._forecasts().items()

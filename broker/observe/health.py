@@ -2,9 +2,10 @@
 
 Three pages answer three different callers. `/health` is for whoever restarts dead processes: as
 long as the event loop turns it answers 200, and its JSON says green, yellow or red. It does not
-turn into 503 when the tier is red, because a restart would not mend a remote store. `/ready` is for
-load balancers and scripts: 200 from the moment clients are served until shutdown begins, else 503;
-of a node that is only a controller 200 while it knows a leader and has applied what is committed.
+turn into 503 when the tier is unhealthy, because a restart would not repair a remote store.
+`/ready` is for load balancers and scripts: 200 from the moment clients are served until shutdown
+begins, else 503; of a node that is only a controller 200 while it knows a leader and has applied
+what is committed.
 """
 
 import json
@@ -23,7 +24,7 @@ GREEN: Final = "green"
 YELLOW: Final = "yellow"
 RED: Final = "red"
 _SHOWN_MAX: Final = 100
-_SAYS_IT: Final = "Way out:"
+_SAYS_IT: Final = "Remedy:"
 """Reasons of the tier and of lost partitions carry their own remedy, which knows more."""
 
 _LOG: Final = "the log of this node has the cause"
@@ -40,7 +41,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "groups": f"{_LOG}; other brokers serve these groups where __consumer_offsets has replicas",
     "groups-data": f"{_LOG}; where offsets are missing, set them with the client's own tools",
     "kafka-controllers": "let a controller of Tidemark lead the quorum",
-    "logs": "`tidemark directories list` says which partitions are there; mend the disk, then "
+    "logs": "`tidemark directories list` says which partitions are there; repair the disk, then "
     "restart this broker",
     "membership": _MACHINE,
     "metadata": "restart this node; where it ends again, its log names the file",
@@ -52,7 +53,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "remote-metadata": "start as many brokers as __remote_log_metadata has replicas",
     "replicas": "start the brokers that have the other replicas",
     "snapshots": "make room on the disk of metadata.log.dir",
-    "tier": "where a reason names no way out, the log of this broker has the cause",
+    "tier": "where a reason names no remedy, the log of this broker has the cause",
 }
 """What to do, by the name of the part; `/health`, the page and `tidemark status` say it."""
 
@@ -67,7 +68,7 @@ class Health:
     Attributes:
         node_id: this node.
         kind: broker or controller.
-        stage: where in its life the node is: starting, running, stopping.
+        stage: where in its lifecycle the node is: starting, running, stopping.
         progress: how far a start or a stop is; empty while there is nothing to say.
         checks: by the name of a part, what is wrong with it: red.
         warnings: by the name of a part, what takes longer than it should, or is put off: yellow.
@@ -98,18 +99,18 @@ class Health:
         return f"{self.stage}: {progress}" if progress else self.stage
 
     def report(self) -> dict[str, object]:
-        """State of every part, with the reasons of those that are red or yellow.
+        """State of every part, with the reasons of those that are unhealthy or yellow.
 
         `remedies` has what to do by reason, for the reasons that do not say it.
         """
-        red, yellow = _lines(self.checks), _lines(self.warnings)
+        unhealthy, yellow = _lines(self.checks), _lines(self.warnings)
         parts = dict.fromkeys(self.checks, GREEN)
-        parts |= dict.fromkeys(yellow, YELLOW) | dict.fromkeys(red, RED)
-        reasons = [*_named(red), *_named(yellow)]
+        parts |= dict.fromkeys(yellow, YELLOW) | dict.fromkeys(unhealthy, RED)
+        reasons = [*_named(unhealthy), *_named(yellow)]
         return {
             "node_id": self.node_id,
             "stage": self.shown_stage,
-            "status": RED if red else YELLOW if yellow else GREEN,
+            "status": RED if unhealthy else YELLOW if yellow else GREEN,
             "parts": parts,
             "reasons": reasons,
             "remedies": {one: found for one in reasons if (found := remedy(one))},

@@ -57,7 +57,7 @@ def _register_waits(metrics: Registry, replicas: ReplicaManager) -> None:
 
     metrics.gauge(
         "kafka_server_DelayedOperationPurgatory_PurgatorySize",
-        "Requests that wait for bytes, or for a judgement, of partitions.",
+        "Requests that wait for bytes, or for a validation, of partitions.",
         ("delayedOperation",),
         parked,
     )

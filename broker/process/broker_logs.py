@@ -10,9 +10,9 @@ from pathlib import Path
 from broker.config.live_config import LiveConfig
 from broker.node.directories import Directories
 from broker.node.directory_checks import (
-    renew_running_life,
+    renew_running_incarnation,
     without_sidecars,
-    write_life,
+    write_incarnation,
     writes_sidecars,
 )
 from broker.node.housekeeping import Task
@@ -23,7 +23,7 @@ from broker.remote.process import TIER_NAMES
 from broker.remote.removed_topics import FILE_NAME as REMOVED_TOPICS
 from broker.remote.tier import RemoteTier
 from broker.replica.hosting import SLICE
-from broker.replica.wanted import assigned_partitions, wanted_replica
+from broker.replica.target_replica import assigned_partitions, target_replica
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError, LogClosed
 from local_log.manager.deletion import Removal
@@ -74,7 +74,8 @@ class BrokerLogs:
 
     Attributes:
         manager: of the logs, opened or not.
-        incarnation_id: of this life of the broker, named in every directory before it registers.
+        incarnation_id: of this incarnation of the broker, named in every directory before it
+            registers.
         is_missing_some: a log directory that this broker had is not there or does not work.
         aside: what this start has renamed away, because the metadata have no such partition.
     """
@@ -129,7 +130,7 @@ class BrokerLogs:
         has_tier = self._live.current.remote_log_storage_system_enable
         previous = image.brokers.get(node_id)
         run = self.manager.load_run(
-            lambda tp: wanted_replica(
+            lambda tp: target_replica(
                 image, node_id, tp, is_missing_some=is_missing_some, has_tier=has_tier
             ),
             threads=self._live.current.num_recovery_threads_per_data_dir,
@@ -164,13 +165,13 @@ class BrokerLogs:
             self._health.progress = lambda: ""
 
     def _settle(self, image: MetadataImage) -> None:
-        """Write what the directories must say before this life begins; on a pool thread."""
+        """Write what the directories must say before this incarnation begins; on a pool thread."""
         self.manager.renew_checkpoints()
         for directory in self.manager.online_dirs():
             path = directory.path
             try:
-                renew_running_life(directory, image, self._node_id)
-                write_life(self._ports.disk, path, image, self._node_id, self.incarnation_id)
+                renew_running_incarnation(directory, image, self._node_id)
+                write_incarnation(self._ports.disk, path, image, self._node_id, self.incarnation_id)
             except OSError as error:
                 self.manager.fail(directory, error)
 
@@ -197,7 +198,7 @@ class BrokerLogs:
 
         Args:
             clean: mark them as closed in good order.
-            broker_epoch: of the life that ends.
+            broker_epoch: of the incarnation that ends.
         """
         count = Count(len(self.manager.all()), "logs are closed", self._ports.clock)
         self._health.progress = count.text
@@ -224,9 +225,9 @@ def watch_disks(logs: LogManager, tier: RemoteTier | None, health: Health, ports
     )
     forecast.register(ports.metrics)
 
-    def is_tier_red() -> bool:
+    def is_tier_unhealthy() -> bool:
         return tier is not None and bool(tier.state().reasons)
 
-    health.checks["disk"] = lambda: forecast.problems() if is_tier_red() else ()
-    health.warnings["disk"] = lambda: () if is_tier_red() else forecast.warnings()
+    health.checks["disk"] = lambda: forecast.problems() if is_tier_unhealthy() else ()
+    health.warnings["disk"] = lambda: () if is_tier_unhealthy() else forecast.warnings()
     return Task("disk forecast", EVERY_MS, forecast.look, in_pool=True)

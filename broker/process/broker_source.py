@@ -34,13 +34,13 @@ class BrokerSource(NodeSource):
 
     def partitions(self) -> Iterator[PartitionFacts]:
         """See `Source`."""
-        red = {} if self._tier is None else self._tier.red_partitions()
+        unhealthy = {} if self._tier is None else self._tier.unhealthy_partitions()
         hosted = self._replicas.partitions
         for tp, reason in list(self._replicas.offline.items()):
             if tp not in hosted:
                 yield PartitionFacts(tp.topic, tp.partition, problem=f"offline: {reason}")
         for partition in list(hosted.values()):
-            yield _partition(partition, red)
+            yield _partition(partition, unhealthy)
 
     def groups(self) -> Iterator[GroupFacts]:
         """See `Source`."""
@@ -73,7 +73,7 @@ class BrokerSource(NodeSource):
         )
 
 
-def _partition(found: Partition, red: Mapping[tuple[bytes, int], str]) -> PartitionFacts:
+def _partition(found: Partition, unhealthy: Mapping[tuple[bytes, int], str]) -> PartitionFacts:
     local = found.log
     copied = local.copied_through
     is_led = found.is_leader and not local.is_offline
@@ -92,14 +92,14 @@ def _partition(found: Partition, red: Mapping[tuple[bytes, int], str]) -> Partit
         committed_end=local.high_watermark,
         log_end=local.log_end_offset,
         size_bytes=local.size_bytes,
-        problem=_problem(found, red),
+        problem=_problem(found, unhealthy),
     )
 
 
-def _problem(found: Partition, red: Mapping[tuple[bytes, int], str]) -> str:
+def _problem(found: Partition, unhealthy: Mapping[tuple[bytes, int], str]) -> str:
     if found.log.is_offline:
         return "offline: its disk failed"
-    if (reason := red.get((found.topic_id, found.partition))) is not None:
+    if (reason := unhealthy.get((found.topic_id, found.partition))) is not None:
         return reason
     if isinstance(found.verdict, Loss):
         return found.verdict.value

@@ -72,10 +72,13 @@ class BrokerTier:
             health.checks["tier"] = lambda: self._problems(tier.state())
             health.warnings["tier"] = tier.warnings
             health.warnings["remote-metadata"] = lambda: (self.waits_for,) if self.waits_for else ()
-            health.notes["tier"] = tier.judgements.progress
+            health.notes["tier"] = tier.validations.progress
 
     def _problems(self, state: TierState) -> Sequence[str]:
-        """What is red; a tier that is well and waits for its topic is yellow, see `waits_for`."""
+        """What is unhealthy.
+
+        A tier that is well and waits for its topic is yellow, see `waits_for`.
+        """
         return () if self.waits_for and state.process == "configured" else state.reasons
 
     def show_registration(self, health: Health, node: MetadataNode) -> None:

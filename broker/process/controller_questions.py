@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from broker.node.committed_mark import Comparison, compare
-from broker.node.identity_check import Look, SeenReplica
+from broker.node.identity_check import LeaderView, SeenReplica
 from kafka_client.connection import Connection
 from kafka_client.exchange import ConnectionSettings
 from kafka_client.requests import ClientError
@@ -46,17 +46,17 @@ _NOBODYS: Final = ReplicaKey(NOBODY)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ControllerAnswer:
     """What one controller has answered.
 
     Attributes:
         cluster_id: its own; None if it has not answered.
-        look: only the leader has one.
+        view: only the leader has one.
         controllers: where it knows others.
     """
 
     cluster_id: str | None = None
-    look: Look | None = None
+    view: LeaderView | None = None
     controllers: tuple[Node, ...] = field(default=())
 
 
@@ -74,9 +74,9 @@ class ControllerQuestions:
         self._settings = ConnectionSettings(client_id=f"identity-check-{node_id}")
         self._ports, self._timeout_ms = ports, timeout_ms
 
-    async def ask(self, node: Node) -> Said:
+    async def ask(self, node: Node) -> ControllerAnswer:
         """Ask which cluster it belongs to, and what it knows if it leads."""
-        said = Said()
+        said = ControllerAnswer()
         connection = Connection((node.host, node.port), self._settings, self._ports)
         ask = partial(connection.request, timeout_ms=self._timeout_ms)
         with closing(connection), suppress(ClientError, TimeoutError):
@@ -89,8 +89,8 @@ class ControllerQuestions:
                 quorum = await ask(
                     ApiKey.DESCRIBE_QUORUM, quorum_question(), versions=_DESCRIBE_QUORUM
                 )
-                look = _look(quorum, f"{node.host}:{node.port}")
-                said = Said(said.cluster_id, look, said.controllers)
+                view = _leader_view(quorum, f"{node.host}:{node.port}")
+                said = ControllerAnswer(said.cluster_id, view, said.controllers)
         return said  # where the second question has no answer, that of the first counts
 
     async def compare(
@@ -124,14 +124,14 @@ def _cluster_question() -> Any:
     return codec.request(ApiKey.DESCRIBE_CLUSTER).cls(endpoint_type=_CONTROLLERS)
 
 
-def _of_cluster(answer: Any) -> Said:
+def _of_cluster(answer: Any) -> ControllerAnswer:
     if answer.error_code:
-        return Said()
+        return ControllerAnswer()
     known = tuple(Node(one.broker_id, one.host, one.port) for one in answer.brokers)
-    return Said(answer.cluster_id, None, known)
+    return ControllerAnswer(answer.cluster_id, None, known)
 
 
-def _look(answer: Any, address: str) -> Look | None:
+def _leader_view(answer: Any, address: str) -> LeaderView | None:
     one = only_partition(answer.topics, "topic_name", "partition_index")
     if answer.error_code or one is None or one.error_code:
         return None
@@ -139,7 +139,7 @@ def _look(answer: Any, address: str) -> Look | None:
     replicas += [_seen(observer, is_voter=False) for observer in one.observers]
     # A leader that votes says of itself that it has fetched now.
     now_ms = max((replica.last_fetch_ms for replica in replicas), default=-1)
-    return Look(one.leader_id, address, one.leader_epoch, now_ms, tuple(replicas))
+    return LeaderView(one.leader_id, address, one.leader_epoch, now_ms, tuple(replicas))
 
 
 def _seen(one: Any, *, is_voter: bool) -> SeenReplica:

@@ -8,7 +8,7 @@ import logging
 from typing import Any, Final
 
 from broker.node.active_controller import ActiveController
-from broker.node.broker_life import listeners_and_features
+from broker.node.broker_lifecycle import listeners_and_features
 from kafka_client.transport import Network
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
@@ -22,7 +22,7 @@ from runtime.scheduler import pause
 
 log = logging.getLogger(__name__)
 
-LOOK_MS: Final = 500
+POLL_MS: Final = 500
 ANSWER_MS: Final = 30_000
 RETRY_MS_MAX: Final = 10_000
 JITTER: Final = 0.2
@@ -31,7 +31,7 @@ JITTER: Final = 0.2
 def register_in_metadata(
     node: MetadataNode, ports: Ports, network: Network | None = None
 ) -> "asyncio.Task[None]":
-    """Begin; the task ends when this life of the controller was seen in the metadata.
+    """Begin; the task ends when this incarnation of the controller was seen in the metadata.
 
     Another process of this id may register after it. Neither begins again, so that they do not
     fill the log: `identity_watch` ends one of them.
@@ -41,10 +41,10 @@ def register_in_metadata(
 
 async def _register(node: MetadataNode, ports: Ports, network: Network | None) -> None:
     active = ActiveController(node, {}, ports, kind="controller", network=network)
-    backoff = Backoff(LOOK_MS, RETRY_MS_MAX, JITTER, ports.rng)
+    backoff = Backoff(POLL_MS, RETRY_MS_MAX, JITTER, ports.rng)
     try:
         while not is_registered(node):
-            delay_ms: float = LOOK_MS
+            delay_ms: float = POLL_MS
             if may_ask(node):
                 if refusal := await _ask(active, node.registration):
                     log.info("this controller is not registered yet: %s", refusal)
@@ -57,7 +57,7 @@ async def _register(node: MetadataNode, ports: Ports, network: Network | None) -
 
 
 def is_registered(node: MetadataNode) -> bool:
-    """Whether the metadata have this life of the controller."""
+    """Whether the metadata have this incarnation of the controller."""
     known = node.image.controllers.get(node.node_id)
     return known is not None and known.incarnation_id == node.registration.incarnation_id
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import count
 from typing import Final
 
-from broker.node.committed_mark import Comparison, Marks, way_out
-from broker.node.identity_check import Doubts, Identity, Look, other_cluster, other_voters
-from broker.process.controller_questions import ControllerQuestions, Said
+from broker.node.committed_mark import Comparison, Marks, remedy
+from broker.node.identity_check import Doubts, Identity, LeaderView, other_cluster, other_voters
+from broker.process.controller_questions import ControllerAnswer, ControllerQuestions
 from metadata_topic.quorum.errors import QuorumConfigError
 from metadata_topic.quorum.metadata_loader import CommittedBatch
 from metadata_topic.raft.messages import Node
@@ -29,7 +29,7 @@ RECENT_MS: Final = 1_000
 """A live replica asks its leader for news every half second."""
 EVERY_MS: Final = 300
 LATER_MS: Final = 1_000
-LOOKS_MAX: Final = 20
+POLLS_MAX: Final = 20
 ADDRESSES_MAX: Final = 32
 
 
@@ -61,7 +61,7 @@ class IdentityWatch:
         self._questions = ControllerQuestions(me.key.id, ports, TIMEOUT_MS)
         self._doubts = Doubts(me, RECENT_MS)
         self._clusters: dict[str, str] = {}
-        self._leader: tuple[Node, Look] | None = None
+        self._leader: tuple[Node, LeaderView] | None = None
 
     async def before_the_start(self) -> None:
         """Return when this node may take part.
@@ -69,31 +69,31 @@ class IdentityWatch:
         Raises:
             QuorumConfigError: it may not; names both sides.
         """
-        if not await self._look() and not self._me.may_vote:
+        if not await self._poll() and not self._me.may_vote:
             # What a broker fetches under the id of a voter would count for that voter.
             log.warning(
                 "waiting for a leader of the controllers, for only it knows who votes; none of "
                 "these says that it leads: %s",
                 ", ".join(f"{one.host}:{one.port}" for one in self._known),
             )
-            while not await self._look():
+            while not await self._poll():
                 await self._pause(EVERY_MS)
         if self._doubts.is_open:
             log.info("somebody with our id or directory fetched lately: looking again")
-        for _ in range(LOOKS_MAX):
+        for _ in range(POLLS_MAX):
             if not self._doubts.is_open:
                 return
             await self._pause(EVERY_MS)
-            await self._look()
+            await self._poll()
 
     async def compare(
-        self, marks: Marks, *, anew: bool = False
+        self, marks: Marks, *, asks_first: bool = False
     ) -> dict[CommittedBatch, Comparison]:
         """Return when the leader is known to have what was committed; after `before_the_start`.
 
         Args:
             marks: what this broker has noted.
-            anew: ask first who leads now.
+            asks_first: ask first who leads now.
 
         Returns:
             Without those of which nobody says anything yet: a node that votes does not wait long.
@@ -102,13 +102,13 @@ class IdentityWatch:
             QuorumConfigError: the leader's log is another one; names both.
         """
         found: dict[CommittedBatch, Comparison] = {}
-        others: dict[CommittedBatch, Look] = {}
-        if anew and marks:
-            await self._look()
-        for looks in count(1):
+        others: dict[CommittedBatch, LeaderView] = {}
+        if asks_first and marks:
+            await self._poll()
+        for polls in count(1):
             if (leader := self._leader) is not None:
                 for batch in marks.keys() - found.keys():
-                    said = await self._compare(*leader, batch, is_late=looks >= LOOKS_MAX)
+                    said = await self._compare(*leader, batch, is_late=polls >= POLLS_MAX)
                     if said is not None:
                         found[batch] = said
                     if said is Comparison.OTHER:
@@ -117,21 +117,21 @@ class IdentityWatch:
                 break  # it may be needed to elect one
             if len(found) == len(marks):
                 break
-            if looks == LOOKS_MAX:
+            if polls == POLLS_MAX:
                 log.warning("no leader says whether its log is the one that this node followed")
-            if looks >= LOOKS_MAX and (self._me.may_vote or others):
+            if polls >= POLLS_MAX and (self._me.may_vote or others):
                 break
             await self._pause(EVERY_MS)
-            await self._look()
+            await self._poll()
         if others:
             raise QuorumConfigError(_younger_log(self._me, marks, others))
         return found
 
     async def _compare(
-        self, node: Node, look: Look, batch: CommittedBatch, *, is_late: bool
+        self, node: Node, view: LeaderView, batch: CommittedBatch, *, is_late: bool
     ) -> Comparison | None:
-        if look.epoch >= batch.epoch:
-            return await self._questions.compare(node, look.epoch, batch, self._me.cluster_id)
+        if view.epoch >= batch.epoch:
+            return await self._questions.compare(node, view.epoch, batch, self._me.cluster_id)
         # A leader of an older epoch may be cut off from the others: then it soon gives up.
         return Comparison.OTHER if is_late else None
 
@@ -144,21 +144,21 @@ class IdentityWatch:
         self._doubts = Doubts(self._me, RECENT_MS, takes_part=True)
         while True:
             await self._pause(LATER_MS)
-            await self._look()
+            await self._poll()
             if self._doubts.is_listed and not self._doubts.is_open:
                 return
 
-    async def _look(self) -> bool:
+    async def _poll(self) -> bool:
         """Ask all that are known; returns whether a leader of this cluster has answered."""
         asked = tuple(self._known)
         answers = await asyncio.gather(*(self._questions.ask(node) for node in asked))
-        looks = []
+        polls = []
         for node, said in zip(asked, answers, strict=True):
             self._note(node, said)
-            if said.look is not None and said.cluster_id == self._me.cluster_id:
-                looks.append((node, said.look))
+            if said.view is not None and said.cluster_id == self._me.cluster_id:
+                polls.append((node, said.view))
         problem = other_cluster(self._me, self._clusters, self._needed)
-        newest = self._leader = max(looks, key=_epoch, default=None)
+        newest = self._leader = max(polls, key=_epoch, default=None)
         if newest is not None:
             self._doubts.take(newest[1])
             if difference := other_voters(self._me, self._voters, newest[1]):
@@ -169,7 +169,7 @@ class IdentityWatch:
             raise QuorumConfigError(problem)
         return newest is not None
 
-    def _note(self, node: Node, said: Said) -> None:
+    def _note(self, node: Node, said: ControllerAnswer) -> None:
         if said.cluster_id is None:
             return
         if node.id != self._me.key.id:
@@ -183,25 +183,25 @@ class IdentityWatch:
         await pause(self._ports.scheduler, delay_ms)
 
 
-def _epoch(found: tuple[Node, Look]) -> int:
+def _epoch(found: tuple[Node, LeaderView]) -> int:
     return found[1].epoch
 
 
-def _younger_log(me: Identity, marks: Marks, others: Mapping[CommittedBatch, Look]) -> str:
+def _younger_log(me: Identity, marks: Marks, others: Mapping[CommittedBatch, LeaderView]) -> str:
     refused = {batch: places for batch, places in marks.items() if batch in others}
     batches = " and one ".join(f"at offset {at} of epoch {epoch}" for at, epoch, _ in refused)
     leader = next(iter(others.values())).leader
     return (
         f"node.id={me.key.id} ({me.place}): {leader} has cluster.id={me.cluster_id}, but not "
         f"the metadata log of this broker, which knows a committed batch {batches} that is not "
-        f"there: the log is a younger one, or an older copy. {way_out(refused)}"
+        f"there: the log is a younger one, or an older copy. {remedy(refused)}"
     )
 
 
 def watch_on(watch: IdentityWatch, failed: Callable[[BaseException], None]) -> "asyncio.Task[None]":
-    """Go on while the node takes part; `failed` is told when it must end."""
+    """Continue while the node takes part; `failed` is told when it must end."""
 
-    async def go_on() -> None:
+    async def proceed() -> None:
         try:
             await watch.until_listed()
         except QuorumConfigError as error:
@@ -209,4 +209,4 @@ def watch_on(watch: IdentityWatch, failed: Callable[[BaseException], None]) -> "
         except Exception:
             log.exception("whether another node has our id is not looked at any more")
 
-    return asyncio.create_task(go_on())
+    return asyncio.create_task(proceed())

@@ -15,7 +15,7 @@ from broker.handlers.controllers.changes import (
     ChangeParts,
     creation_without_broker,
 )
-from broker.node.committed_mark import Comparison, Marks, read_marks, way_out
+from broker.node.committed_mark import Comparison, Marks, read_marks, remedy
 from broker.node.directories import Directories
 from broker.node.endpoints import controller_endpoints
 from broker.node.identity_check import Identity
@@ -94,25 +94,25 @@ class QuorumMember:
             QuorumConfigError: the leader has not what this broker knows to be committed.
         """
         if not self.log_is_proven:
-            await self._compare(anew=True)
+            await self._compare(asks_first=True)
 
-    async def _compare(self, *, anew: bool = False) -> None:
+    async def _compare(self, *, asks_first: bool = False) -> None:
         """See that the leader has what this node's broker knows to be committed."""
         disk, pool = self._ports.disk, self._ports.executors.reads
         marks = await pool.run(read_marks, disk, list(self._directories.ids))
-        found = await self._watch.compare(marks, anew=anew)
+        found = await self._watch.compare(marks, asks_first=asks_first)
         self.log_is_proven = Comparison.SAME in found.values()
         if not self.log_is_proven:  # else this broker has registered in this log
             self._unproven = {batch: marks[batch] for batch in marks if batch in found}
 
     def check_registration(self, image: MetadataImage) -> None:
-        """Refuse metadata in which nothing speaks for a life of this broker.
+        """Refuse metadata in which nothing speaks for an incarnation of this broker.
 
         Where a snapshot stands for each batch that was noted, this broker's registration does: it
         goes only by UnregisterBroker.
 
         Raises:
-            QuorumConfigError: it is not there; names the offset and the way out.
+            QuorumConfigError: it is not there; names the offset and the remedy.
         """
         config = self._config
         if not self._unproven or config.node_id in image.brokers:
@@ -123,7 +123,7 @@ class QuorumMember:
             f"this broker, which had registered before offset {mark.base_offset} (epoch "
             f"{mark.epoch}) of the metadata log, and that log begins later by now. Either the "
             "broker was unregistered, or this is a younger log, in which its partitions are not. "
-            f"{way_out(self._unproven)}"
+            f"{remedy(self._unproven)}"
         )
 
     async def _listen(self, on_stop: OnStop) -> None:

@@ -37,7 +37,7 @@ class ServerProcess(ABC):
         config: as it was given, with ports chosen for those that are 0.
         health: what the health pages say.
         metrics: everything that is counted here.
-        fatal: fails when the process cannot go on and must be stopped.
+        fatal: fails when the process cannot continue and must be stopped.
         http_address: host and port of the pages, once they are served; None: there are none.
     """
 
@@ -151,11 +151,11 @@ class ServerProcess(ABC):
     # -- the end
 
     def _fail(self, error: BaseException) -> None:
-        """The metadata node cannot go on."""
+        """The metadata node cannot continue."""
         self.health.checks["metadata"] = lambda: [f"the metadata log failed: {error}"]
         self._end(error)
 
     def _end(self, error: BaseException) -> None:
-        """The process cannot go on: whoever runs it stops it."""
+        """The process cannot continue: whoever runs it stops it."""
         if not self.fatal.done():
             self.fatal.set_exception(error)

@@ -1,9 +1,9 @@
 """A fetch that waits for bytes.
 
-It is parked on the watch of its partitions and looks again when enough bytes became visible there,
-when something about a partition changed, and for the last time when its wait is over. Looking again
-is put off to the end of the loop's current work, so that several appends cost one look; what comes
-while it looks, in turns of the loop, counts for the next one.
+It is parked on the watch of its partitions and makes a pass again when enough bytes became visible
+there, when something about a partition changed, and for the last time when its wait is over.
+Looking again is put off to the end of the loop's current work, so that several appends cost one
+pass; what comes during a pass, in iterations of the loop, counts for the next one.
 """
 
 import asyncio
@@ -19,24 +19,32 @@ class DelayedFetch:
     """One parked fetch; remove it by `finish`.
 
     Attributes:
-        is_over: the wait is over: the next look is the last.
+        is_over: the wait is over: the next pass is the last.
     """
 
-    __slots__ = ("_go_on", "_is_changed", "_loop", "_missing_bytes", "_timer", "_watch", "is_over")
+    __slots__ = (
+        "_continue",
+        "_is_changed",
+        "_loop",
+        "_missing_bytes",
+        "_timer",
+        "_watch",
+        "is_over",
+    )
 
     def __init__(self, *, watch: FetchWatch[Any], wait_ms: int, scheduler: Scheduler) -> None:
         """Park for `wait_ms` on the partitions of `watch`."""
         self._loop = asyncio.get_running_loop()
         self._watch = watch
-        self._is_changed = bool(watch.changed)  # while the first look was taken in slices
+        self._is_changed = bool(watch.changed)  # while the first pass was taken in slices
         self._missing_bytes = 0
-        self._go_on: Callable[[], None] | None = None
+        self._continue: Callable[[], None] | None = None
         self.is_over = False
         watch.parked = self
         self._timer: Timer = scheduler.call_later(wait_ms, self._expire)
 
     def until_due(self, missing_bytes: int) -> Generator[Until, None, None]:
-        """Wait until it is worth to look again; what came since the last return counts.
+        """Wait until another pass is worth it; what came since the last return counts.
 
         Args:
             missing_bytes: so many must come, where nothing else happens.
@@ -49,30 +57,33 @@ class DelayedFetch:
         """So many bytes became visible in one of the partitions."""
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0:
-            self._look_soon()
+            self._wake_soon()
 
     def on_change(self) -> None:
         """Look again soon."""
         self._is_changed = True
-        self._look_soon()
+        self._wake_soon()
 
     def finish(self) -> None:
         """Wait no longer."""
         self._timer.cancel()
-        self._watch.parked = self._go_on = None
+        self._watch.parked = self._continue = None
 
-    def _wait(self, go_on: Callable[[], None]) -> None:
-        self._go_on = go_on
+    def _wait(self, proceed: Callable[[], None]) -> None:
+        self._continue = proceed
         if self.is_over or self._is_changed or self._missing_bytes <= 0:
-            self._look_soon()
+            self._wake_soon()
 
-    def _look_soon(self) -> None:
-        if self._go_on is not None:
-            self._loop.call_soon(self._go_on)
-            self._go_on = None
+    def _wake_soon(self) -> None:
+        if self._continue is not None:
+            self._loop.call_soon(self._continue)
+            self._continue = None
 
     def _expire(self) -> None:
         self.is_over = True
-        go_on, self._go_on = self._go_on, None  # else bytes that come meanwhile go on once more
-        if go_on is not None:
-            go_on()
+        proceed, self._continue = (
+            self._continue,
+            None,
+        )  # else bytes that come meanwhile continue once more
+        if proceed is not None:
+            proceed()

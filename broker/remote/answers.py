@@ -1,8 +1,8 @@
 """What the broker answers to its tier: facts of the local log, and the few things it may change.
 
-Everything runs on the broker's loop, except opening a segment (it may have to mend and fsync files)
-and checkpointing, which run on pools. A question about another topic id or an older leader epoch
-than the broker's is refused with NOT_LEADER_OR_FOLLOWER.
+Everything runs on the broker's loop, except opening a segment (it may have to repair and fsync
+files) and checkpointing, which run on pools. A question about another topic id or an older leader
+epoch than the broker's is refused with NOT_LEADER_OR_FOLLOWER.
 """
 
 import asyncio
@@ -35,7 +35,6 @@ from rlm.link.messages import (
     Health,
     Image,
     ImageAtLeast,
-    JudgementWithdrawn,
     LogDescription,
     LossFound,
     OpenedSegment,
@@ -46,6 +45,7 @@ from rlm.link.messages import (
     Report,
     RestoreChain,
     TopicsEmptied,
+    ValidationWithdrawn,
 )
 from runtime.disk import OpenFile
 from runtime.ports import Ports
@@ -59,7 +59,7 @@ UpdateRemovedTopics = Callable[[Collection[bytes]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class ControllerQuestions:
-    """What is asked of the active controller for the tier; see `BrokerLife`.
+    """What is asked of the active controller for the tier; see `BrokerLifecycle`.
 
     Attributes:
         raise_epoch: does not wait for an answer.
@@ -109,7 +109,7 @@ class BrokerAnswers:
                     self._guarded(reply, lambda: self._describe(asked))
                 else:
                     self._spawn(reply, self._keep_and_describe(asked, reply))
-            case CopiedThrough() | LossFound() | JudgementWithdrawn() as report:
+            case CopiedThrough() | LossFound() | ValidationWithdrawn() as report:
                 self._take_when_here(report, reply)
             case OpenSegment() as question:
                 self._spawn(reply, self._open_segment(question, reply))
@@ -202,7 +202,7 @@ class BrokerAnswers:
             log_end_offset=local.log_end_offset,
             log_start_has_no_entry=local.log_start_has_no_entry and not local.log_start_known,
             chain_problem=local.epoch_file.lost,
-            unjudged_end=local.unjudged_end,
+            unvalidated_end=local.unvalidated_end,
             adopted_epoch=local.adopted_epoch,
             local_bytes=local.size_bytes,
             metadata_offset=self._metadata.image.provenance.offset,
@@ -248,13 +248,13 @@ class BrokerAnswers:
         if self._metadata.image.provenance.end_offset < wanted:
             self._scheduler.call_later(IMAGE_POLL_MS, lambda: self._answer_image(wanted, reply))
             return
-        self._spawn(reply, self._tell_image(reply))
+        self._spawn(reply, self._report_image(reply))
 
     async def _answer_confirmed(self, reply: Reply) -> None:
         await self._confirmed.confirm()
-        await self._tell_image(reply)
+        await self._report_image(reply)
 
-    async def _tell_image(self, reply: Reply) -> None:
+    async def _report_image(self, reply: Reply) -> None:
         """The removals that it names are on the disk of this broker: the tier acts on them."""
         image = self._metadata.image
         kept = await self._removed_topics.kept(image.topics_by_id)
@@ -279,13 +279,13 @@ class BrokerAnswers:
         reply(Ack())
 
     def _take_when_here(self, report: Report, reply: Reply) -> None:
-        """Take it once the log is not lent: what it says is to count for the log after a swap."""
+        """Take it once the log is not leased: what it says is to count for the log after a swap."""
         found = self._replicas.by_id(report.topic_id, report.partition)
         take = partial(self._guarded, reply, lambda: self._take(report))
         if found is None:
             take()
         else:
-            found.log.loan.when_here(take)
+            found.log.lease.when_here(take)
 
     def _take(self, report: Report) -> Ack:
         partition = self._replica(report)

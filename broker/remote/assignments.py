@@ -52,16 +52,16 @@ class Assignments:
         """Tell nothing yet; `metadata_offset` is that of the image that the replicas are at."""
         self._replicas, self._supervisor, self._is_tierable = replicas, supervisor, is_tierable
         self._scheduler, self._metadata_offset = scheduler, metadata_offset
-        self._told: dict[PartitionKey, Assign] = {}
+        self._reported: dict[PartitionKey, Assign] = {}
         self._due: dict[PartitionKey, Partition | None] = {}  # in their order; None: it is gone
-        self._is_telling = False
-        self._when_told: Callable[[], None] | None = None
+        self._is_reporting = False
+        self._when_reported: Callable[[], None] | None = None
 
     def on_tier_up(self) -> None:
         """A new tier knows nothing."""
-        self._told.clear()
+        self._reported.clear()
         self._due.clear()
-        self._tell_of(self._replicas.partitions.values())
+        self._report_led(self._replicas.partitions.values())
 
     def on_replicas(self, events: ReplicaEvents) -> None:
         """Tell the tier what changed."""
@@ -69,54 +69,54 @@ class Assignments:
             return
         for partition in events.gone:
             key = (partition.topic_id, partition.partition)
-            if key in self._told:
+            if key in self._reported:
                 self._due[key] = None
             else:
                 self._due.pop(key, None)
-        self._tell_of([*events.led, *events.followed, *events.configured])
+        self._report_led([*events.led, *events.followed, *events.configured])
 
-    def when_told(self, call: Callable[[], None]) -> None:
+    def when_reported(self, call: Callable[[], None]) -> None:
         """Call once the tier was told of all that has changed; a later call replaces this one."""
-        if self._is_telling:
-            self._when_told = call
+        if self._is_reporting:
+            self._when_reported = call
         else:
             call()
 
-    def _tell_of(self, partitions: Iterable[Partition]) -> None:
+    def _report_led(self, partitions: Iterable[Partition]) -> None:
         """Tell of them, some at a time where there are many, each as it is then."""
         for each in partitions:
             key = (each.topic_id, each.partition)
             if self._due.get(key, each) is None:
                 self._take_away(key)  # its files are others
             self._due[key] = each
-        if not self._is_telling:
-            self._tell_some()
+        if not self._is_reporting:
+            self._report_some()
 
-    def _tell_some(self) -> None:
-        self._is_telling = False
+    def _report_some(self) -> None:
+        self._is_reporting = False
         if self._supervisor.endpoint is None:
             self._due.clear()  # the next tier is told all
         for key in list(islice(self._due, SLICE_PARTITIONS)):
-            self._tell(key, self._due.pop(key))
+            self._report(key, self._due.pop(key))
         if self._due:
-            self._is_telling = True
-            self._scheduler.call_later(0, self._tell_some)
-        elif self._when_told is not None:
-            call, self._when_told = self._when_told, None
+            self._is_reporting = True
+            self._scheduler.call_later(0, self._report_some)
+        elif self._when_reported is not None:
+            call, self._when_reported = self._when_reported, None
             call()
 
-    def _tell(self, key: PartitionKey, partition: Partition | None) -> None:
+    def _report(self, key: PartitionKey, partition: Partition | None) -> None:
         assign = None if partition is None else self._wanted(partition)
         if assign is None:
             self._take_away(key)
-        elif self._told.get(key) != assign:
+        elif self._reported.get(key) != assign:
             self._supervisor.ask(
                 msgspec.structs.replace(assign, metadata_offset=self._metadata_offset())
             )
-            self._told[key] = assign  # without the offset: it alone is no news
+            self._reported[key] = assign  # without the offset: it alone is no news
 
     def _take_away(self, key: PartitionKey) -> None:
-        told = self._told.pop(key, None)
+        told = self._reported.pop(key, None)
         if told is not None:
             self._supervisor.ask(Unassign(told.topic_id, told.partition, told.leader_epoch))
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from broker.config.rules import IDLE_INTERVAL_MS_MAX
-from broker.remote.image_confirmation import LeaderEnd, Seen, Verdict, judge, leader_end
+from broker.remote.image_confirmation import LeaderEnd, Seen, Verdict, leader_end, validate
 from kafka_protocol.errors import ApiError, ErrorCode
 from metadata_topic.quorum.node import MetadataNode
 from runtime.ports import Ports
@@ -18,7 +18,7 @@ from runtime.scheduler import pause
 DEADLINE_MS: Final = 25_000
 """Twice, for a question that waits for others first, it is below the tier's own patience."""
 ASK_AGAIN_MS: Final = 200
-LOOK_AGAIN_MS: Final = 20
+POLL_AGAIN_MS: Final = 20
 _ANSWER_MS: Final = 5_000
 
 DescribeQuorum = Callable[[int], Awaitable[Any]]
@@ -58,12 +58,12 @@ class ConfirmedImages:
             if end is None:
                 partition = await self._describe_quorum(min(left_ms, _ANSWER_MS))
                 end = None if partition is None else leader_end(partition)
-            verdict = Verdict.ASK_AGAIN if end is None else judge(end, self._seen())
+            verdict = Verdict.ASK_AGAIN if end is None else validate(end, self._seen())
             if verdict is Verdict.ANSWER:
                 return
             if verdict is Verdict.ASK_AGAIN:
                 end = None
-            await pause(self._scheduler, ASK_AGAIN_MS if end is None else LOOK_AGAIN_MS)
+            await pause(self._scheduler, ASK_AGAIN_MS if end is None else POLL_AGAIN_MS)
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, self._missing(end))
 
     def _seen(self) -> Seen:

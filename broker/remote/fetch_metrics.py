@@ -1,6 +1,6 @@
 """What this broker counts of reads of the remote tier: for clients, and for its own followers.
 
-Here, as most reads are served from what was lent. By topic, for topics that are hosted: with the
+Here, as most reads are served from what was leased. By topic, for topics that are hosted: with the
 last partition of a topic all that was counted of it goes, and a read that ends later counts for
 nobody.
 """

@@ -48,7 +48,7 @@ class Verdict(Enum):
     ASK_AGAIN = auto()
 
 
-def judge(leader: LeaderEnd, seen: Seen) -> Verdict:
+def validate(leader: LeaderEnd, seen: Seen) -> Verdict:
     """Say whether the image may be the answer; see the module.
 
     `leader` must come from a DescribeQuorum sent after the question: the caller keeps that.

@@ -58,7 +58,7 @@ class EarlyTierProcess:
     """A first tier process that imports its modules while the broker still imports its own.
 
     A start is a second quicker by it, where there are two cores. Called as `start_tier_process`: it
-    hands the descriptors to the process that waits, once; every later one is started anew. To be
+    hands the descriptors to the process that waits, once; every later one is started again. To be
     made on the same thread.
     """
 

@@ -1,7 +1,7 @@
 """Fetches from the remote tier: asked of the tier, checked again when the answer comes.
 
 A read always ends by its deadline: with regions, with a Kafka error, or empty (nothing came in
-time; the tier goes on fetching into its cache, so the client's next try finds it). While the tier
+time; the tier continues fetching into its cache, so the client's next try finds it). While the tier
 is gone a read is parked until its deadline and then gets KAFKA_STORAGE_ERROR, so that clients do
 not spin.
 
@@ -19,8 +19,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
+from broker.remote.buffered_ranges import (
+    BufferedRange,
+    BufferedRanges,
+    Expected,
+    Position,
+    position_of,
+)
 from broker.remote.supervisor import Supervisor
-from broker.remote.windows import Expected, Position, Window, Windows, position_of
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
@@ -43,7 +49,7 @@ from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
-WINDOW_BYTES = 4 << 20
+READ_AHEAD_BYTES = 4 << 20
 """How far the tier may answer beyond what was asked for."""
 
 AHEAD_MS = 500
@@ -166,25 +172,25 @@ class RemoteReads:
         self._replicas, self._supervisor = replicas, supervisor
         self._clock, self._scheduler, self._loop = clock, scheduler, loop
         self._released = ReleaseQueue(loop, supervisor)
-        self._windows, self._expected = Windows(clock, scheduler), Expected()
+        self._buffered, self._expected = BufferedRanges(clock, scheduler), Expected()
 
     def on_tier_down(self) -> None:
-        """Tokens of the old tier mean nothing to the next; its windows go with it."""
+        """Tokens of the old tier mean nothing to the next; its buffered ranges go with it."""
         self._released.end()
         self._released = ReleaseQueue(self._loop, self._supervisor)
-        self._windows.clear()
+        self._buffered.clear()
 
     def read(self, read: RemoteRead) -> "asyncio.Future[RemoteFetched]":
         """Read; the future fails with the KafkaError the client is to get.
 
-        It is done at once where a window holds what is wanted.
+        It is done at once where a buffered range holds what is wanted.
         """
         future: asyncio.Future[RemoteFetched] = self._loop.create_future()
         self._attempt(_Waiting(read, future))
         return future
 
     def _attempt(self, waiting: "_Waiting") -> None:
-        """Serve from a window, wait for one that is on its way, or ask."""
+        """Serve from a buffered range, wait for one that is on its way, or ask."""
         read, future = waiting.read, waiting.future
         if future.done():
             return
@@ -194,11 +200,15 @@ class RemoteReads:
             future.set_exception(error)
             return
         position = position_of(question)
-        window = self._windows.pop(position)
-        if window is not None and window.has_aborted and self._has_moved(read, window.local_start):
-            window = None
-        if window is not None and self._supervisor.endpoint is not None:
-            future.set_result(self._serve(window, read))
+        buffered = self._buffered.pop(position)
+        if (
+            buffered is not None
+            and buffered.has_aborted
+            and self._has_moved(read, buffered.local_start)
+        ):
+            buffered = None
+        if buffered is not None and self._supervisor.endpoint is not None:
+            future.set_result(self._serve(buffered, read))
             return
         if waiting.late is None:
             waiting.late = self._deadline(future, read.deadline_ms, RemoteFetched())
@@ -229,32 +239,32 @@ class RemoteReads:
                     return
                 fetched = self._accept(read, question, answer, regions)
             except KafkaError as error:
-                regions.clear()  # its traceback would keep them lent
+                regions.clear()  # its traceback would keep them leased
                 if not future.done():
                     future.set_exception(error)
                 return
             if fetched.regions and answer.batch_ends:
-                window = Window(
+                buffered = BufferedRange(
                     position,
                     answer,
                     regions,
                     has_aborted=bool(fetched.aborted_transactions),
                     local_start=local_start,
                 )
-                fetched = self._serve(window, read)
+                fetched = self._serve(buffered, read)
             future.set_result(fetched)
 
         self._supervisor.ask(question).add_done_callback(answered)
 
-    def _serve(self, window: Window, read: RemoteRead) -> RemoteFetched:
-        """Serve a read that was checked from the window at its position."""
-        regions = window.take(read.max_bytes, min_one_batch=read.min_one_batch)
-        self._windows.put(window)
-        if window.left_bytes < 2 * read.max_bytes:
-            self._ask_ahead(window, read)
-        aborted: list[tuple[int, int]] = []  # the tier gives no window where it knows any
-        if window.has_aborted and regions:
-            aborted = self._locally_aborted(read, window.position.offset)
+    def _serve(self, buffered: BufferedRange, read: RemoteRead) -> RemoteFetched:
+        """Serve a read that was checked from the buffered range at its position."""
+        regions = buffered.take(read.max_bytes, min_one_batch=read.min_one_batch)
+        self._buffered.put(buffered)
+        if buffered.remaining_bytes < 2 * read.max_bytes:
+            self._ask_ahead(buffered, read)
+        aborted: list[tuple[int, int]] = []  # the tier gives no buffered range where it knows any
+        if buffered.has_aborted and regions:
+            aborted = self._locally_aborted(read, buffered.position.offset)
         return RemoteFetched([*regions], sum(map(len, regions)), aborted)
 
     def _locally_aborted(self, read: RemoteRead, end: int) -> list[tuple[int, int]]:
@@ -269,9 +279,9 @@ class RemoteReads:
         """Whether segments have left the local log since it began at `local_start`."""
         return self._local_start(read) != local_start
 
-    def _ask_ahead(self, window: Window, read: RemoteRead) -> None:
-        """Have the window after this one here before its reader asks for it."""
-        end = window.end_offset
+    def _ask_ahead(self, buffered: BufferedRange, read: RemoteRead) -> None:
+        """Have the buffered range after this one here before its reader asks for it."""
+        end = buffered.end_offset
         partition = self._replicas.by_id(read.topic_id, read.partition)
         if partition is None or end >= partition.log.local_log_start_offset:
             return
@@ -283,7 +293,7 @@ class RemoteReads:
         except KafkaError:
             return  # the reader will hear of it
         position = position_of(question)
-        if position in self._expected or position in self._windows:
+        if position in self._expected or position in self._buffered:
             return
         self._expected.ask(position)
         local_start = partition.log.local_log_start_offset
@@ -297,8 +307,8 @@ class RemoteReads:
                     fetched = self._accept(ahead, question, answer, regions)
                     is_old = question.read_committed and self._has_moved(ahead, local_start)
                     if fetched.regions and answer.batch_ends and not is_old:
-                        self._windows.put(
-                            Window(
+                        self._buffered.put(
+                            BufferedRange(
                                 position,
                                 answer,
                                 regions,
@@ -331,7 +341,7 @@ class RemoteReads:
             chain=[(entry.epoch, entry.start_offset) for entry in chain if entry.epoch >= epoch],
             wait_ms=max(0, read.deadline_ms - self._clock.monotonic_ms()),
             holder=read.holder,
-            window_bytes=WINDOW_BYTES if partition.is_leader else 0,
+            read_ahead_bytes=READ_AHEAD_BYTES if partition.is_leader else 0,
             at_follower=not partition.is_leader,
         )
 
@@ -371,7 +381,7 @@ class RemoteReads:
             try:
                 taken.append(Mapping.of(file, end, ended)[region.position :])
             except (OSError, ValueError) as error:
-                log.warning("cannot map what the tier lends: %s", error)
+                log.warning("cannot map what the tier leases: %s", error)
                 for left in answer.regions[number:]:
                     self._released.add(left.token)
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot map: {error}") from error
@@ -389,7 +399,7 @@ class RemoteReads:
         if partition.is_leader is question.at_follower or (question.at_follower and is_other):
             raise _led_elsewhere(read)
         if is_other:
-            return RemoteFetched()  # the chain may have changed: the client's next try asks anew
+            return RemoteFetched()  # the chain may have changed: the client's next try asks again
         self._check_may_read(read, partition)
         if answer.error != ErrorCode.NONE:
             raise ApiError(ErrorCode(answer.error), answer.message)

@@ -22,15 +22,16 @@ from broker.remote.removed_topics import RemovedTopicsFile
 from broker.remote.supervisor import Spawn, Supervisor, TierStartError
 from broker.remote.tier_metrics import TierMetrics
 from broker.replica.hosting import ReplicaEvents
-from broker.replica.judgement import JudgementTally
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
+from broker.replica.validation import ValidationTally
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, EpochEntry, TopicPartition
 from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.image.model import RemoteStore
 from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
+from rlm.health_reasons import TierReason
 from rlm.link.endpoint import LinkEndedError, Received, Reply
 from rlm.link.messages import (
     AuxiliaryStateAnswer,
@@ -40,7 +41,6 @@ from rlm.link.messages import (
     SetStoreFaults,
     StoreFaultHit,
 )
-from rlm.red_kinds import TierRed
 from rsm_plugins.store_faults import StoreFault
 from runtime.clock import offset_of
 from runtime.ports import Ports
@@ -73,7 +73,7 @@ class RemoteTier:
     """Starts and watches the tier process, asks it, and answers its questions.
 
     Attributes:
-        judgements: how many partitions the tier has judged.
+        validations: how many partitions the tier has validated.
         metrics: what the tier counts.
         removed_topics: of which the remote store has to follow.
         store_faults: makes the faults of the store that are in force when a tier comes up.
@@ -90,12 +90,12 @@ class RemoteTier:
         """Wire up what needs no data; nothing is started."""
         self._ports, self._loop = ports, loop
         self.config = self._own(config)
-        self.judgements = JudgementTally(ports.clock)
+        self.validations = ValidationTally(ports.clock)
         self._health: Health | None = None
         self._last_words: list[str] = []  # what was wrong with the whole tier when it ended
         self._answers: BrokerAnswers | None = None
         self._supervisor = Supervisor(self.config, ports, loop, self, spawn)
-        self._led_told: list[int] = []
+        self._led_reported: list[int] = []
         self.removed_topics = RemovedTopicsFile(
             Path(config.state_dir), config.cluster_id, ports.disk, ports.executors.commit
         )
@@ -106,9 +106,9 @@ class RemoteTier:
         self._fetches = RemoteFetchMetrics(metrics)
         self._states = RemoteStateMetrics(metrics)
         metrics.gauge(
-            "tidemark_remote_unjudged_partitions",
-            "Partitions led here that the tier has not judged yet",
-            fn=lambda: self.judgements.unjudged,
+            "tidemark_remote_unvalidated_partitions",
+            "Partitions led here that the tier has not validated yet",
+            fn=lambda: self.validations.unvalidated,
         )
 
     @property
@@ -280,14 +280,16 @@ class RemoteTier:
         """Roles, epochs, settings or the set of partitions changed."""
         self._assignments.on_replicas(events)
         led = self._led_metadata_partitions()
-        if events.topics_gone or led != self._led_told:
+        if events.topics_deleted or led != self._led_reported:
             # Behind what is given up: the remover finds no partition of a topic that is gone.
-            self._assignments.when_told(lambda: self._tell_image(self._led_metadata_partitions()))
+            self._assignments.when_reported(
+                lambda: self._report_image(self._led_metadata_partitions())
+            )
 
-    def _tell_image(self, led: list[int]) -> None:
+    def _report_image(self, led: list[int]) -> None:
         """Wake the remover: topics went away, or metadata partitions moved."""
         self._supervisor.tell(ImageChanged(led))
-        self._led_told = led
+        self._led_reported = led
 
     def _led_metadata_partitions(self) -> list[int]:
         topic = self._metadata.image.topics_by_name.get(REMOTE_LOG_METADATA_TOPIC)
@@ -311,12 +313,12 @@ class RemoteTier:
         if faults:
             self._supervisor.tell(SetStoreFaults(faults))
         self._assignments.on_tier_up()
-        self._tell_image(self._led_metadata_partitions())
+        self._report_image(self._led_metadata_partitions())
 
     def on_down(self) -> None:
         """The tier has ended: nothing that it was asked will be answered."""
-        red = () if self._health is None else self._health.red
-        self._last_words = [each.reason for each in red if each.partition < 0]
+        unhealthy = () if self._health is None else self._health.unhealthy
+        self._last_words = [each.reason for each in unhealthy if each.partition < 0]
         self._health = None
         if self._answers is not None:  # else it ended before the broker was attached: none reads
             self._reads.on_tier_down()
@@ -330,35 +332,39 @@ class RemoteTier:
     def warnings(self) -> list[str]:
         """What takes longer than it should, or fails for long and harms nobody yet."""
         yellow = () if self._health is None else self._health.yellow
-        return [*self.judgements.late(), *yellow]
+        return [*self.validations.late(), *yellow]
 
     @property
     def totals(self) -> Mapping[str, float]:
         """What the tier has counted since its start, see `Health`; nothing unless up."""
         return {} if self._health is None else self._health.totals
 
-    def red_partitions(self) -> dict[tuple[bytes, int], str]:
-        """Why partitions are red, by topic id and partition; the first hundred or so."""
-        red = () if self._health is None else self._health.red
-        return {(one.topic_id, one.partition): one.reason for one in red if one.partition >= 0}
+    def unhealthy_partitions(self) -> dict[tuple[bytes, int], str]:
+        """Why partitions are unhealthy, by topic id and partition; the first hundred or so."""
+        unhealthy = () if self._health is None else self._health.unhealthy
+        return {
+            (one.topic_id, one.partition): one.reason for one in unhealthy if one.partition >= 0
+        }
 
     def state(self) -> TierState:
         """How the tier is now."""
         supervisor, health = self._supervisor, self._health
         reasons: list[str] = []
         if supervisor.reason:
-            reasons.append(TierRed.PROCESS.text(reason=supervisor.reason))
+            reasons.append(TierReason.PROCESS.text(reason=supervisor.reason))
         if reasons and health is None:
             reasons += [f"tier process, before it ended: {each}" for each in self._last_words]
         if health is not None:
-            for red in health.red:
-                if red.partition < 0:  # of the whole tier, not of one partition
-                    reasons.append(red.reason)
+            for unhealthy in health.unhealthy:
+                if unhealthy.partition < 0:  # of the whole tier, not of one partition
+                    reasons.append(unhealthy.reason)
                     continue
-                name = self._replicas.topic_names.get(red.topic_id, uuid_to_text(red.topic_id))
-                reasons.append(f"{name}-{red.partition}: {red.reason}")
+                name = self._replicas.topic_names.get(
+                    unhealthy.topic_id, uuid_to_text(unhealthy.topic_id)
+                )
+                reasons.append(f"{name}-{unhealthy.partition}: {unhealthy.reason}")
             if health.abandoned_calls:
-                reasons.append(TierRed.HANGING.text(count=health.abandoned_calls))
+                reasons.append(TierReason.HANGING.text(count=health.abandoned_calls))
         return TierState(
             process=supervisor.state,
             reasons=reasons,

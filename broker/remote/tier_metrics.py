@@ -2,7 +2,7 @@
 
 The tier is asked for it when somebody scrapes, piece by piece: each piece is a few milliseconds of
 the tier's thread and a small frame on the link, so heartbeats and reads go in between. A page that
-does not come in time goes on coming; until it is here its predecessor is shown, and its age.
+does not come in time continues coming; until it is here its predecessor is shown, and its age.
 """
 
 import asyncio

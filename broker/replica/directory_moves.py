@@ -5,9 +5,9 @@
 | 1 the future directory is made, then the client hears that the move is accepted | pool | a move \
 that the next start begins again |
 | 2 segments are copied, a piece at a time, while the replica serves on | pool | the same |
-| 3 little is missing: the log is rolled and lent, and the rest is copied | pool | the same |
+| 3 little is missing: the log is rolled and leased, and the rest is copied | pool | the same |
 | 4 the log is renamed away, the copy takes its name and is opened | pool | what a start finishes |
-| 5 the replica goes on with it, and the metadata note the directory | loop | a log that a start \
+| 5 the replica continues with it, and the metadata note the directory | loop | a log that a start \
 finds elsewhere, and has noted |
 
 In steps 3 and 4 the replica answers NOT_LEADER_OR_FOLLOWER, and clients ask again. A leader keeps
@@ -42,16 +42,16 @@ from runtime.work import OnPool, Runner, Until, Work, logged
 log = logging.getLogger(__name__)
 
 SWAP_BYTES: Final = 1 << 20
-"""With so little left the log is lent for the rest."""
+"""With so little left the log is leased for the rest."""
 RETRY_MS: Final = 100
-"""A log that cannot be lent now, or whose files are on their way, is looked at again."""
+"""A log that cannot be leased now, or whose files are on their way, is looked at again."""
 PAUSE_MS: Final = 1_000
 """The longest pause: then the rate is looked at again, which may be another."""
 POOL: Final = "log-moves"
 THREADS: Final = 4
 
 
-class _Line:
+class _MoveQueue:
     """The moves to one log directory; `at_work` is the one that is not waiting."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class DirectoryMoves:
         self._logs, self._replicas, self._rate = logs, replicas, rate
         self._moves, self._clock, self._scheduler = logs.moves, ports.clock, ports.scheduler
         self._pool = ports.executors.pool(POOL, THREADS)
-        self._lines: dict[LogDir, _Line] = {}
+        self._queues: dict[LogDir, _MoveQueue] = {}
         self._one_at_a_time = asyncio.Lock()
         self._pauses: dict[Callable[[], None], None] = {}
         # What was copied is a debt that time pays back at the rate; in thousandths of bytes.
@@ -130,17 +130,17 @@ class DirectoryMoves:
             await self._dropped(move)
             raise
         log.info("move begins: partition=%s from=%s to=%s", tp, source.path, target.path)
-        line = self._lines.get(target)
-        if line is None:
-            line = self._lines[target] = _Line()
+        queue = self._queues.get(target)
+        if queue is None:
+            queue = self._queues[target] = _MoveQueue()
             failed = logged("move between log directories")
-            line.runner = Runner(partial(self._work, line), self._scheduler, failed=failed)
-        line.waiting.append(move)
-        assert line.runner is not None
-        line.runner.start()
+            queue.runner = Runner(partial(self._work, queue), self._scheduler, failed=failed)
+        queue.waiting.append(move)
+        assert queue.runner is not None
+        queue.runner.start()
 
     async def resume(self, found: Sequence[FoundFuture]) -> None:
-        """Begin moves again that an earlier life had not ended.
+        """Begin moves again that an earlier incarnation had not ended.
 
         What cannot be is removed, unless the log it came from cannot be opened now.
         """
@@ -167,30 +167,30 @@ class DirectoryMoves:
 
     async def _dropped(self, move: LogMove) -> None:
         """Remove what was copied, unless its line does that at its next step."""
-        line = self._lines.get(move.target)
-        if line is not None and line.at_work is move:
+        queue = self._queues.get(move.target)
+        if queue is not None and queue.at_work is move:
             return
-        if line is not None and move in line.waiting:
-            line.waiting.remove(move)
+        if queue is not None and move in queue.waiting:
+            queue.waiting.remove(move)
         await self._pool.run(self._moves.drop, move)
 
     async def stop(self) -> None:
-        """Copy no more; returns when no thread has a log. The next start goes on."""
+        """Copy no more; returns when no thread has a log. The next start continues."""
         self._is_stopping = True
-        for go_on in list(self._pauses):
-            go_on()
+        for proceed in list(self._pauses):
+            proceed()
         loop = asyncio.get_running_loop()
-        idle = [loop.create_future() for _ in self._lines]
-        for line, future in zip(self._lines.values(), idle, strict=True):
-            assert line.runner is not None
-            line.runner.when_idle(partial(future.set_result, None))
+        idle = [loop.create_future() for _ in self._queues]
+        for queue, future in zip(self._queues.values(), idle, strict=True):
+            assert queue.runner is not None
+            queue.runner.when_idle(partial(future.set_result, None))
         await asyncio.gather(*idle)
 
     # -- what is done
 
-    def _work(self, line: "_Line") -> Work[None]:
-        while line.waiting and not self._is_stopping:
-            move = line.at_work = line.waiting.popleft()
+    def _work(self, queue: "_MoveQueue") -> Work[None]:
+        while queue.waiting and not self._is_stopping:
+            move = queue.at_work = queue.waiting.popleft()
             is_put_off = False
             try:
                 is_put_off = not (yield from self._moved(move))
@@ -201,11 +201,11 @@ class DirectoryMoves:
             except Exception:
                 log.exception("move failed: partition=%s", move.topic_partition)
                 self._end(move)
-            line.at_work = None
+            queue.at_work = None
             if move.is_over and move.source.works:  # else the copy may be the last
                 yield OnPool(self._pool, self._moves.drop, move)
             elif is_put_off:
-                line.waiting.append(move)
+                queue.waiting.append(move)
                 yield from self._pause(RETRY_MS)
             yield None
 
@@ -219,7 +219,7 @@ class DirectoryMoves:
                 return True
             if present.is_offline:
                 raise KafkaStorageError(f"{tp} is offline where it is")
-            if present.loan.is_truncating:
+            if present.lease.is_truncating:
                 return False  # a size noted now would count for the bytes that come after
             move.follow(present, source)
             if move.bytes_left <= SWAP_BYTES:
@@ -260,11 +260,11 @@ class DirectoryMoves:
         self._debt, self._paid_ms = max(self._debt - paid, 0), now_ms
 
     def _pause(self, ms: int) -> Work[None]:
-        def begin(go_on: Callable[[], None]) -> None:
+        def begin(proceed: Callable[[], None]) -> None:
             def once() -> None:
                 if once in self._pauses:
                     del self._pauses[once]
-                    go_on()
+                    proceed()
 
             self._pauses[once] = None
             self._scheduler.call_later(ms, once)
@@ -279,7 +279,7 @@ class DirectoryMoves:
             partition is not None
             and partition.log is own
             and self._logs.is_open(own)
-            and not own.loan.is_lent
+            and not own.lease.is_leased
             and self._replicas.hosting.is_done_with(move.topic_partition)
             and not own.has_damage
             and not any(segment.is_moving for segment in own.segments.all)  # a cleaner renames them
@@ -297,7 +297,7 @@ class DirectoryMoves:
             steps.append(step)
         assert not move.bytes_left, "no step is lost: each counts as copied from now on"
         partition.pause()
-        own.loan.lend(truncates=True)
+        own.lease.grant(truncates=True)
         try:
             future = yield OnPool(self._pool, self._moves.finish, move, steps)
             swap = self._logs.plan_swap(future)
@@ -311,7 +311,7 @@ class DirectoryMoves:
             log.info("move is done: partition=%s to=%s", tp, move.target.path)
         finally:
             self._serve_on(partition, led_epoch)
-            own.loan.take_back()
+            own.lease.take_back()
             self._replicas.serve_again(tp)
 
     def _serve_on(self, partition: Partition, led_epoch: int | None) -> None:

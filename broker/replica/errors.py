@@ -16,7 +16,7 @@ class NotLeaderOrFollower(KafkaError):
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-class NotJudgedSound(KafkaStorageError):
+class NotValidated(KafkaStorageError):
     """The remote tier has not found this log sound, or has found a loss: what it lacks may exist.
 
     An answer that says so is kept back for a while: clients ask again at once.

@@ -4,7 +4,7 @@ A session is a list of partitions with the fetch position of each and what the c
 An incremental answer leaves out partitions about which there is nothing new; those that brought
 data move to the end of the list, so that no partition starves behind a busy one.
 
-A session also knows which of its partitions may have news, see `fetch_looks`, so that a request of
+A session also knows which of its partitions may have news, see `fetch_passes`, so that a request of
 a client that is at the end of nearly all of them costs what changed.
 
 The cache is bounded. Who gets no slot is served without a session (session id 0), which every
@@ -28,9 +28,9 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
-turn_of = attrgetter("turn")
+order_of = attrgetter("order")
 SLICE_PARTITIONS: Final = 500
-"""So many of a session are taken in a turn of the loop."""
+"""So many of a session are taken in an iteration of the loop."""
 PARTITIONS_MAX: Final = 500_000
 """Of all sessions together: some 350 bytes each, also of topics that nobody has."""
 EVICTION_MS: Final = 120_000
@@ -50,7 +50,7 @@ class FetchSession:
 
     Attributes:
         epoch: what the next request must carry.
-        with_ids: topics are named by id (version 13 on); fixed for the session's life.
+        with_ids: topics are named by id (version 13 on); fixed for the session's lifetime.
         pending: partitions that the next fetch must look at, whatever happens until then.
         is_in_use: a fetch of it is not answered yet.
         is_gone: it left the cache.
@@ -63,14 +63,14 @@ class FetchSession:
     partitions: OrderedDict[PartitionKey, FetchPartition] = field(default_factory=OrderedDict)
     watch: FetchWatch[Partition] = field(default_factory=FetchWatch)
     pending: set[FetchPartition] = field(default_factory=set)
-    next_turn: int = 0
+    next_order: int = 0
     is_in_use: bool = False
     is_gone: bool = False
 
     def to_the_end(self, fetch: FetchPartition) -> None:
         """Read this partition after all others from now on."""
-        fetch.turn = self.next_turn
-        self.next_turn += 1
+        fetch.order = self.next_order
+        self.next_order += 1
         self.partitions.move_to_end(fetch.key)
 
     def named(self, partition: Partition) -> FetchPartition | None:
@@ -121,7 +121,7 @@ class FetchContext:
 
     @property
     def has_session(self) -> bool:
-        """Whether later fetches go on where this one ends."""
+        """Whether later fetches continue where this one ends."""
         return self._session is not None
 
     @property
@@ -159,8 +159,8 @@ class FetchContext:
             return () if found is None else (found,)
         if self._by_key is None:  # the client may have named one twice
             self._by_key = {}
-            for turn, fetch in enumerate(self.partitions):
-                fetch.turn = turn
+            for order, fetch in enumerate(self.partitions):
+                fetch.order = order
                 self._by_key.setdefault(fetch.key, []).append(fetch)
         for name in (partition.topic_id, partition.topic):
             if (name, partition.partition) in self._by_key:
@@ -201,15 +201,15 @@ class FetchContext:
                 or read.error != 0
                 or read.diverging is not None
                 or read.nearer is not None
-                or fetch.told_high_watermark != read.high_watermark
-                or fetch.told_log_start_offset != read.log_start_offset
+                or fetch.sent_high_watermark != read.high_watermark
+                or fetch.sent_log_start_offset != read.log_start_offset
             )
             if not self._full and not news:
                 continue
             chosen.append(read)
             # After an error the next answer must name the partition again, whatever it says.
-            fetch.told_high_watermark = -1 if read.error else read.high_watermark
-            fetch.told_log_start_offset = read.log_start_offset
+            fetch.sent_high_watermark = -1 if read.error else read.high_watermark
+            fetch.sent_log_start_offset = read.log_start_offset
             if read.size_bytes > 0 and fetch.key in session.partitions:
                 session.to_the_end(session.partitions[fetch.key])
         return chosen
@@ -286,12 +286,12 @@ class FetchSessionCache:
                     session.watch.leave(partition)
                 if number % SLICE_PARTITIONS == 0:
                     yield
-        # A partition that was named anew or forgotten meanwhile is another one now.
+        # A partition that was named again or forgotten meanwhile is another one now.
         known = session.partitions
         found = [fetch for fetch in session.pending if known.get(fetch.key) is fetch]
         if len(found) != len(session.pending):
             session.pending = set(found)
-        return sorted(found, key=turn_of)
+        return sorted(found, key=order_of)
 
     def _drop(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
@@ -306,10 +306,10 @@ class FetchSessionCache:
         if not asked or not self._has_slot(now_ms, len(asked)):
             return None
         partitions: OrderedDict[PartitionKey, FetchPartition] = OrderedDict()
-        for turn, partition in enumerate(asked):
-            if turn and turn % SLICE_PARTITIONS == 0:
+        for order, partition in enumerate(asked):
+            if order and order % SLICE_PARTITIONS == 0:
                 yield
-            partition.turn = turn
+            partition.order = order
             partitions[partition.key] = partition
         if not self._has_slot(now_ms, len(partitions)):  # others came meanwhile
             return None
@@ -319,7 +319,7 @@ class FetchSessionCache:
             next_epoch(INITIAL_EPOCH),
             now_ms,
             partitions,
-            next_turn=len(asked),
+            next_order=len(asked),
         )
         self._sessions[session.id] = session
         self._partitions += len(partitions)
@@ -355,13 +355,13 @@ class FetchSessionCache:
         for number, partition in enumerate(asked, 1):
             known = session.partitions.get(partition.key)
             if known is not None:
-                partition.told_high_watermark = known.told_high_watermark
-                partition.told_log_start_offset = known.told_log_start_offset
-                partition.turn = known.turn
+                partition.sent_high_watermark = known.sent_high_watermark
+                partition.sent_log_start_offset = known.sent_log_start_offset
+                partition.order = known.order
                 session.pending.discard(known)
             else:
-                partition.turn = session.next_turn
-                session.next_turn += 1
+                partition.order = session.next_order
+                session.next_order += 1
                 self._partitions += 1
             session.partitions[partition.key] = partition
             session.pending.add(partition)

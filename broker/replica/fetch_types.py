@@ -21,8 +21,8 @@ class FetchPartition:
         current_leader_epoch: what the client's metadata says; -1 if it does not say.
         last_fetched_epoch: of a replica's last record; -1 for consumers.
         log_start_offset: a replica's own, checkpointed; -1 for consumers.
-        told_high_watermark, told_log_start_offset: what the session's client heard last.
-        turn: a fetch reads its partitions in the order of these.
+        sent_high_watermark, sent_log_start_offset: what the session's client heard last.
+        order: a fetch reads its partitions in the order of these.
     """
 
     key: PartitionKey
@@ -34,9 +34,9 @@ class FetchPartition:
     current_leader_epoch: int = -1
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
-    told_high_watermark: int = field(default=-1, init=False)
-    told_log_start_offset: int = field(default=-1, init=False)
-    turn: int = field(default=0, init=False)
+    sent_high_watermark: int = field(default=-1, init=False)
+    sent_log_start_offset: int = field(default=-1, init=False)
+    order: int = field(default=0, init=False)
 
 
 class PartitionRead:
@@ -93,7 +93,7 @@ class FetchParams:
         min_bytes: answer at once when there are so many; bounded by `max_bytes`.
         read_committed: show nothing of open or aborted transactions.
         replica_id: -1 for consumers.
-        broker_epoch: of a replica's life; -1 where its version does not say.
+        broker_epoch: of a replica's incarnation; -1 where its version does not say.
         listener: where it came in; leaders are named as that listener's clients reach them.
         peer: the connection's other side.
         may_ask_followers: a consumer that knows of replicas nearer to it (KIP-392).
@@ -114,7 +114,7 @@ class FetchParams:
 
 
 @dataclass(slots=True)
-class RemoteWanted:
+class RemoteReadNeeded:
     """A read whose offset is only in the remote tier."""
 
     index: int
@@ -144,7 +144,7 @@ class FetchPass:
     """
 
     reads: list[PartitionRead] = field(default_factory=list)
-    remote: list[RemoteWanted] = field(default_factory=list)
+    remote: list[RemoteReadNeeded] = field(default_factory=list)
     size_bytes: int = 0
     checked_bytes: int = 0
     must_answer: bool = False

@@ -9,7 +9,7 @@ import asyncio
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 SLICE_PARTITIONS: Final = 500
-"""So many are left in a turn of the loop."""
+"""So many are left in an iteration of the loop."""
 
 
 class Waiter(Protocol):
@@ -36,7 +36,7 @@ Partition = TypeVar("Partition", bound=Watched)
 class FetchWatch(Generic[Partition]):
     """Is registered at each partition that was looked at.
 
-    Where no fetch is parked, a partition notes it once and forgets it until the next look: appends
+    Where no fetch is parked, a partition notes it once and forgets it until the next pass: appends
     cost nothing for a client that is not waiting.
 
     Attributes:
@@ -54,7 +54,10 @@ class FetchWatch(Generic[Partition]):
         self._watched: set[Partition] = set()
 
     def add(self, partition: Partition) -> None:
-        """Watch a partition from now on: call it in the turn of the loop in which it is read."""
+        """Watch a partition from now on.
+
+        Call it in the iteration of the loop in which it is read.
+        """
         self._watched.add(partition)
         watches = partition.log_watches if self.is_replicas else partition.watches
         watches[self] = None
@@ -93,7 +96,7 @@ class FetchWatch(Generic[Partition]):
         partition.log_watches.pop(self, None)
 
     def close(self) -> None:
-        """Leave all partitions, some in each turn of the loop; fine to call twice."""
+        """Leave all partitions, some in each iteration of the loop; fine to call twice."""
         watched, self._watched = self._watched, set()
         self._leave_some(watched)
         self.changed = set()

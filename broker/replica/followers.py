@@ -30,16 +30,16 @@ class CommitFutures:
         waiting: a heap of end offset (exclusive), turn and future.
     """
 
-    __slots__ = ("_turns", "waiting")
+    __slots__ = ("_arrivals", "waiting")
 
     def __init__(self) -> None:
         self.waiting: list[tuple[int, int, Future[None]]] = []
-        self._turns = count()
+        self._arrivals = count()
 
     def add(self, end_offset: int) -> Future[None]:
         """A future that is done when everything below `end_offset` (exclusive) is committed."""
         future: Future[None] = asyncio.get_running_loop().create_future()
-        heappush(self.waiting, (end_offset, next(self._turns), future))
+        heappush(self.waiting, (end_offset, next(self._arrivals), future))
         return future
 
     def reached(self, high_watermark: int) -> None:
@@ -130,8 +130,8 @@ class Followers:
 
     # -- what they fetch
 
-    def is_of_ended_life(self, replica_id: int, broker_epoch: int) -> bool:
-        """Whether a later life of this broker has fetched, or is registered.
+    def is_of_ended_incarnation(self, replica_id: int, broker_epoch: int) -> bool:
+        """Whether a later incarnation of this broker has fetched, or is registered.
 
         It may have lost records that this one had.
         """
@@ -139,7 +139,7 @@ class Followers:
             broker_epoch >= 0
             and replica_id in self.in_sync.followers
             and (
-                self.in_sync.is_of_ended_life(replica_id, broker_epoch)
+                self.in_sync.is_of_ended_incarnation(replica_id, broker_epoch)
                 or broker_epoch < self._leading.registered_epoch(replica_id)
             )
         )
@@ -147,7 +147,7 @@ class Followers:
     def fetched(
         self, replica_id: int, *, broker_epoch: int, offset: int, log_start_offset: int
     ) -> None:
-        """Take note of what one of them has; its life is not over."""
+        """Take note of what one of them has; its incarnation is not over."""
         if replica_id not in self.in_sync.followers:
             return
         may_move = self.in_sync.fetch(
@@ -161,7 +161,7 @@ class Followers:
         if may_move:
             self._leader.advance_replicated()
         self._offer_joining(replica_id)
-        self._tell_cuts()
+        self._notify_cuts()
 
     def nearest(self, near: Collection[int], offset: int, peer: Peer) -> int | None:
         """The follower to which a consumer is sent; None: it stays here.
@@ -207,7 +207,7 @@ class Followers:
 
     # -- log starts
 
-    def told_start(self, replica_id: int, start_offset: int) -> None:
+    def reported_start(self, replica_id: int, start_offset: int) -> None:
         """One of them was told where to begin, and needs the local segments from there on."""
         if replica_id in self.in_sync.followers.keys() - self.in_sync.isr:
             self._leading.hold(self._leader.log, start_offset)
@@ -245,7 +245,7 @@ class Followers:
             return None
         return self.cuts.add(log_start_offset)
 
-    def _tell_cuts(self) -> None:
+    def _notify_cuts(self) -> None:
         if self.cuts.waiting:
             self.cuts.reached(self.checkpointed_log_start)
 
@@ -274,7 +274,7 @@ class Followers:
     def isr_changed(self) -> None:
         """A new ISR is committed: settle an unclean election, and keep the last copies safe."""
         self._leading.note(self._leader, self.in_sync.lacks)
-        self._tell_cuts()
+        self._notify_cuts()
         if len(self.in_sync.isr) > len(self.in_sync.followers):
             self._leader.log.hold.end()  # no follower needs it: all are in sync
         if self.in_sync.must_flush(len(self.in_sync.isr)):
@@ -358,6 +358,6 @@ class Followers:
         self.in_sync.refused()
         self._leader.advance_replicated()
 
-    def left_open(self) -> None:
+    def still_undecided(self) -> None:
         """The proposal may be carried out, now or later."""
-        self.in_sync.left_open()
+        self.in_sync.still_undecided()

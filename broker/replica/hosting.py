@@ -22,12 +22,12 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.replica.followers import Leader
 from broker.replica.isr import ReplicaChange
-from broker.replica.judgement import JudgementTally
 from broker.replica.leading import Leading
 from broker.replica.partition import Partition
 from broker.replica.reconfiguration import Reconfiguration
+from broker.replica.target_replica import describe, why_barred
 from broker.replica.topic_metrics import TopicMetrics
-from broker.replica.wanted import describe, why_barred
+from broker.replica.validation import ValidationTally
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
@@ -53,28 +53,28 @@ Assign = Callable[[Mapping[ReplicaId, bytes]], None]
 BATCH: Final = 250
 """Partitions whose directories are made or taken away together."""
 SLICE: Final = 50
-"""Partitions that are looked at in one turn of the loop."""
+"""Partitions that are looked at in one iteration of the loop."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaEvents:
-    """What happened in one turn of the event loop.
+    """What happened in one iteration of the event loop.
 
     Attributes:
         led: led here from now on, or still, under other terms: epoch, replicas, in-sync replicas.
         followed: led elsewhere, or nowhere.
         gone: not hosted here any more; retired.
         configured: their topic's settings have changed.
-        topics_gone: ids of topics that the metadata hold no more, whoever hosted them.
+        topics_deleted: ids of topics that the metadata hold no more, whoever hosted them.
     """
 
     led: tuple[Partition, ...] = ()
     followed: tuple[Partition, ...] = ()
     gone: tuple[Partition, ...] = ()
     configured: tuple[Partition, ...] = ()
-    topics_gone: tuple[bytes, ...] = ()
+    topics_deleted: tuple[bytes, ...] = ()
 
 
 Listener = Callable[[ReplicaEvents], None]
@@ -156,7 +156,7 @@ class ChangeQueue(Generic[C]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
+class HostTarget:
     """A replica that is to be hosted here, as the metadata say."""
 
     topic: TopicImage
@@ -175,7 +175,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gone:
+class RetiredReplica:
     """A replica that is not to be hosted here any more."""
 
     topic_partition: TopicPartition
@@ -189,7 +189,7 @@ class Pending(NamedTuple):
     directory_id: bytes
 
 
-Change = Wanted | Gone
+Change = HostTarget | RetiredReplica
 Logs = dict[TopicPartition, PartitionLog | KafkaStorageError]
 
 
@@ -202,7 +202,7 @@ class Hosting:
         pending: replicas whose files are made and whose directory is not in the metadata yet, with
             what was asked for last.
         is_missing_some: whether a log directory was missing or did not work at the start.
-        is_being_told: there is more to say before `is_told`.
+        is_being_notified: there is more to say before `is_notified`.
         listeners: called with what happened.
         metrics: of the topics that are hosted.
     """
@@ -215,17 +215,17 @@ class Hosting:
         config_for: Callable[[str], LogConfig],
         ports: Ports,
         requests: ControllerRequests,
-        judgements: JudgementTally | None,
+        validations: ValidationTally | None,
     ) -> None:
-        """Host nothing yet; without `judgements`, so without a tier, no tiered topic is served."""
+        """Host nothing yet; without `validations`, so without a tier, no tiered topic is served."""
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline: dict[TopicPartition, str] = {}
         self.pending: dict[TopicPartition, Pending] = {}
-        self.is_missing_some = self.is_being_told = False
+        self.is_missing_some = self.is_being_notified = False
         self.listeners: list[Listener] = []
         self.metrics = TopicMetrics(ports.metrics)
         self._logs, self._node_id, self._config_for = logs, node_id, config_for
-        self._requests, self._judgements = requests, judgements
+        self._requests, self._validations = requests, validations
         self._commit = ports.executors.commit
         self._image = MetadataImage()
         self._by_topic: dict[str, dict[int, Partition]] = {}
@@ -250,7 +250,7 @@ class Hosting:
         """What is said next is said by `image`."""
         self._image = image
 
-    def want(self, wanted: Iterable[Wanted]) -> None:
+    def want(self, wanted: Iterable[HostTarget]) -> None:
         """Host these from now on; what was said of them before is old."""
         for one in wanted:
             self._put(one)
@@ -258,13 +258,13 @@ class Hosting:
             if partition is not None and one.partition.leader != self._node_id:
                 partition.pause()  # nothing more is acknowledged under an epoch that is over
 
-    def serve_again(self, wanted: Wanted) -> None:
+    def serve_again(self, wanted: HostTarget) -> None:
         """Host it as before, with a log that took the place of the one before."""
         self.want([wanted])
-        if not self.is_being_told:
-            self.is_told()
+        if not self.is_being_notified:
+            self.is_notified()
 
-    def drop(self, gone: Iterable[Gone]) -> list[Partition]:
+    def drop(self, gone: Iterable[RetiredReplica]) -> list[Partition]:
         """Serve these no more, from this moment on; their directories go soon.
 
         Returns:
@@ -299,15 +299,15 @@ class Hosting:
         self._newest[change.topic_partition] = change
         self._unsettled[change.topic_id] += 1
 
-    def is_told(self) -> None:
+    def is_notified(self) -> None:
         """All is said for now: begin with it."""
-        self.is_being_told = False
+        self.is_being_notified = False
         self._answer_waiting()
         self._runner.start()
 
     def bar(self, names: Collection[str]) -> None:
         """Serve those of these topics no more, from this moment on, that need a tier by now."""
-        if self._judgements is not None:
+        if self._validations is not None:
             return
         barred: list[Partition] = []
         for name in self._by_topic.keys() & names:
@@ -329,7 +329,7 @@ class Hosting:
 
     def is_being_made(self, tp: TopicPartition) -> bool:
         """Whether a replica is wanted that is not served yet."""
-        return tp in self.pending or isinstance(self._newest.get(tp), Wanted)
+        return tp in self.pending or isinstance(self._newest.get(tp), HostTarget)
 
     def is_done_with(self, tp: TopicPartition) -> bool:
         """Whether nothing waits or is carried out for it: no role comes before more is said."""
@@ -338,7 +338,7 @@ class Hosting:
     def leads_on(self, partition: Partition, leader_epoch: int) -> bool:
         """Whether nothing says that a partition is not led here under this epoch any more."""
         change = self._newest.get(partition.topic_partition)
-        if isinstance(change, Wanted):
+        if isinstance(change, HostTarget):
             said = change.partition
             return (said.leader, said.leader_epoch) == (self._node_id, leader_epoch)
         is_hosted = self.partitions.get(partition.topic_partition) is partition
@@ -358,7 +358,7 @@ class Hosting:
             None when that is so already.
         """
         asked = frozenset(topic_ids)
-        if not self.is_being_told and self._unsettled.keys().isdisjoint(asked):
+        if not self.is_being_notified and self._unsettled.keys().isdisjoint(asked):
             return None
         future: Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, future))
@@ -366,7 +366,7 @@ class Hosting:
 
     async def caught_up(self) -> None:
         """Wait until all that was said is done, but for what the controller has to note."""
-        while self.is_being_told or self._queue or self._newest:
+        while self.is_being_notified or self._queue or self._newest:
             future: Future[None] = asyncio.get_running_loop().create_future()
             self._until_idle.append(future)
             await future
@@ -389,7 +389,7 @@ class Hosting:
             self._settle(pending.topic_id)
 
     def _answer_waiting(self) -> None:
-        if self.is_being_told:
+        if self.is_being_notified:
             return
         waiting, self._waiting = self._waiting, []
         for asked, future in waiting:
@@ -407,10 +407,10 @@ class Hosting:
             yield Until(self._settings.when_done)
             try:
                 yield from self._until_here(batch)
-                yield from self._remove([one for one in batch if isinstance(one, Gone)])
-                wanted = [one for one in batch if isinstance(one, Wanted)]
+                yield from self._remove([one for one in batch if isinstance(one, RetiredReplica)])
+                wanted = [one for one in batch if isinstance(one, HostTarget)]
                 yield from self._host(wanted if not self._is_stopping else [])
-            except Exception as error:  # the other batches go on
+            except Exception as error:  # the other batches continue
                 log.exception("partitions were not made or taken away: count=%d", len(batch))
                 self._put_all_offline(batch, error)
             for one in batch:
@@ -431,10 +431,10 @@ class Hosting:
             partition, partition_log = self.partitions.get(tp), self._logs.get(tp)
             if partition is not None and not partition.is_leader:
                 partition.pause()
-            if partition_log is not None and partition_log.loan.is_lent:
-                yield Until(partition_log.loan.when_here)
+            if partition_log is not None and partition_log.lease.is_leased:
+                yield Until(partition_log.lease.when_here)
 
-    def _remove(self, gone: Sequence[Gone]) -> Work[None]:
+    def _remove(self, gone: Sequence[RetiredReplica]) -> Work[None]:
         if not gone:
             return
         removal = Removal()
@@ -443,7 +443,7 @@ class Hosting:
             yield None
         yield OnPool(self._changes, self._logs.remove, removal)
 
-    def _host(self, wanted: Sequence[Wanted]) -> Work[None]:
+    def _host(self, wanted: Sequence[HostTarget]) -> Work[None]:
         made = yield from self._make(wanted)
         assignments: dict[ReplicaId, bytes] = {}
         for some in sliced(wanted, SLICE):
@@ -454,7 +454,7 @@ class Hosting:
         if assignments and self._requests.assign is not None:
             self._requests.assign(assignments)
 
-    def _make(self, wanted: Sequence[Wanted]) -> Work[Logs]:
+    def _make(self, wanted: Sequence[HostTarget]) -> Work[Logs]:
         """Begin the logs that may be begun; say why others are missing."""
         working = {directory.directory_id for directory in self._logs.online_dirs()}
         is_missing_some = self.is_missing_some or not all(one.works for one in self._logs.dirs)
@@ -473,7 +473,7 @@ class Hosting:
         return made
 
     def _to_begin(
-        self, wanted: Sequence[Wanted], working: Collection[bytes], *, is_missing_some: bool
+        self, wanted: Sequence[HostTarget], working: Collection[bytes], *, is_missing_some: bool
     ) -> list[NewLog]:
         new = []
         for one in wanted:
@@ -502,8 +502,8 @@ class Hosting:
         return new
 
     def _ready(
-        self, wanted: Sequence[Wanted], made: Logs, assignments: dict[ReplicaId, bytes]
-    ) -> list[tuple[Wanted, PartitionLog]]:
+        self, wanted: Sequence[HostTarget], made: Logs, assignments: dict[ReplicaId, bytes]
+    ) -> list[tuple[HostTarget, PartitionLog]]:
         """Those that can take their role; others have a directory that is to be noted first."""
         ready = []
         for one in wanted:
@@ -538,7 +538,7 @@ class Hosting:
             ready.append((one, partition_log))
         return ready
 
-    def _write_epochs(self, ready: Sequence[tuple[Wanted, PartitionLog]]) -> Work[None]:
+    def _write_epochs(self, ready: Sequence[tuple[HostTarget, PartitionLog]]) -> Work[None]:
         """Have the epoch chains of those that will lead on the disk before they do."""
         new = []
         for one, partition_log in ready:
@@ -566,7 +566,7 @@ class Hosting:
             ):
                 raise error  # else the log says so itself, to whoever uses it
 
-    def _serve_all(self, ready: Sequence[tuple[Wanted, PartitionLog]]) -> None:
+    def _serve_all(self, ready: Sequence[tuple[HostTarget, PartitionLog]]) -> None:
         led: list[Partition] = []
         followed: list[Partition] = []
         for one, partition_log in ready:
@@ -584,7 +584,7 @@ class Hosting:
 
     # -- one replica
 
-    def _serve(self, one: Wanted, partition_log: PartitionLog) -> Partition | None:
+    def _serve(self, one: HostTarget, partition_log: PartitionLog) -> Partition | None:
         """Take the role that the metadata give; a failing disk is this partition's trouble only."""
         tp, wanted = one.topic_partition, one.partition
         leads = wanted.leader in (self._node_id, NO_LEADER)  # none yet: fenced until it has started
@@ -600,7 +600,7 @@ class Hosting:
                 node_id=self._node_id,
                 pool=self._commit,
                 counters=self.metrics.of(tp.topic),
-                judgements=self._judgements,
+                validations=self._validations,
                 leading=self._requests.leading,
             )
             self.partitions[tp] = partition
@@ -633,13 +633,13 @@ class Hosting:
         return partition
 
     def _why_barred(self, topic: str) -> str:
-        return why_barred(self._image, topic, has_tier=self._judgements is not None)
+        return why_barred(self._image, topic, has_tier=self._validations is not None)
 
     def _is_barred(self, partition_log: PartitionLog) -> bool:
         """Whether it needs a tier that is not here: then it is offline, and loses nothing."""
         tp = partition_log.topic_partition
         if reason := self._why_barred(tp.topic):
-            partition_log.set_config(self._config_for(tp.topic))  # else retention goes on
+            partition_log.set_config(self._config_for(tp.topic))  # else retention continues
             self._put_offline(tp, reason)
         return bool(reason)
 
@@ -649,12 +649,12 @@ class Hosting:
             self.offline[tp] = reason
 
     def _put_all_offline(self, batch: Sequence[Change], error: Exception) -> None:
-        """A defect: what it stopped is red until a restart."""
+        """A defect: what it stopped is unhealthy until a restart."""
         for one in batch:
-            if isinstance(one, Wanted) and self._newest.get(one.topic_partition) is one:
+            if isinstance(one, HostTarget) and self._newest.get(one.topic_partition) is one:
                 self._put_offline(one.topic_partition, f"it could not be made: {error!r}")
 
-    def _put_too_low(self, one: Wanted, written: int) -> None:
+    def _put_too_low(self, one: HostTarget, written: int) -> None:
         """Nothing is appended before the metadata give a leader epoch above that of the log."""
         given, in_vain = one.partition.leader_epoch, ""
         raise_epoch = self._requests.raise_epoch
@@ -665,7 +665,7 @@ class Hosting:
         self._put_offline(
             one.topic_partition,
             f"its log was written under leader epoch {written}, and the metadata say {given}: they "
-            f"are of an earlier time, or {EPOCH_CHECKPOINT} is damaged; {step}. Way out, where it "
+            f"are of an earlier time, or {EPOCH_CHECKPOINT} is damaged; {step}. Remedy, where it "
             "stays so: put the newest copy of the metadata directory, or that file, back",
         )
 
@@ -680,7 +680,7 @@ class Hosting:
                 self._put_offline(tp, f"its log directory could not be noted: {error}")
         self._answer_waiting()
 
-    def epoch_refused(self, one: Wanted) -> None:
+    def epoch_refused(self, one: HostTarget) -> None:
         """The controller gives no higher leader epoch: whoever waits for one hears why."""
         partition_log = self._logs.get(one.topic_partition)
         if one.topic_partition in self.offline and partition_log is not None:

@@ -12,8 +12,8 @@ Invariants:
     * a follower joins at or above the high watermark **and** the first offset of this leader epoch.
       Without the second a new leader that knows a lower high watermark than the one before it would
       let a follower in that lacks committed records, and that one could lead next;
-    * what is known of a follower belongs to one life of its broker (its broker epoch): the next one
-      may have lost the end of its log.
+    * what is known of a follower belongs to one incarnation of its broker (its broker epoch): the
+      next one may have lost the end of its log.
 
 Source: Kafka's Partition and Replica; KIP-497 (AlterPartition), KIP-841 and KIP-903 (who is
 eligible), KIP-966 (the watermark below min.insync.replicas).
@@ -34,10 +34,11 @@ epoch, unfenced and not in controlled shutdown."""
 
 @dataclass(slots=True)
 class Follower:
-    """What the leader knows of one follower, since this life of it began to fetch.
+    """What the leader knows of one follower, since this incarnation of it began to fetch.
 
     Attributes:
-        broker_epoch: of the life that fetched last; -1 where its version of Fetch does not say.
+        broker_epoch: of the incarnation that fetched last; -1 where its version of Fetch does not
+            say.
         log_end_offset: it has everything below (exclusive); -1: unknown.
         log_start_offset: where its log begins, checkpointed; -1: unknown.
         caught_up_ms: the last time at which it had all that the leader had then.
@@ -262,14 +263,14 @@ class InSyncReplicas:
     ) -> bool:
         """Take note of a follower's Fetch.
 
-        The caller keeps out what says nothing of a log that this leader knows: Fetches of lives
-        that are over (see `is_of_ended_life`), of another leader epoch, be it a later one, and
-        those that are answered with a diverging epoch. An offset in a log of another lineage would
-        count as caught up.
+        The caller keeps out what says nothing of a log that this leader knows: Fetches of
+        incarnations that are over (see `is_of_ended_incarnation`), of another leader epoch, be it a
+        later one, and those that are answered with a diverging epoch. An offset in a log of another
+        lineage would count as caught up.
 
         Args:
             replica: one of `replicas`, not the leader.
-            broker_epoch: of its life.
+            broker_epoch: of its incarnation.
             offset: it has everything below.
             log_start_offset: its own, checkpointed.
             leader_end: the leader's log end.
@@ -280,8 +281,8 @@ class InSyncReplicas:
         """
         follower = self.followers[replica]
         if broker_epoch != follower.broker_epoch or offset < follower.log_end_offset:
-            # Another life, or a truncated log. Its time is its own: it is not caught up by what
-            # the life before it had.
+            # Another incarnation, or a truncated log. Its time is its own: it is not caught up by
+            # what the incarnation before it had.
             follower = self.followers[replica] = Follower(broker_epoch=broker_epoch)
         moved = offset > follower.log_end_offset
         follower.fetch(
@@ -318,8 +319,8 @@ class InSyncReplicas:
             if follower.log_end_offset >= first_offset:
                 follower.caught_up_ms = now_ms
 
-    def is_of_ended_life(self, replica: int, broker_epoch: int) -> bool:
-        """Whether a later life of this follower has fetched already."""
+    def is_of_ended_incarnation(self, replica: int, broker_epoch: int) -> bool:
+        """Whether a later incarnation of this follower has fetched already."""
         return NO_EPOCH < broker_epoch < self.followers[replica].broker_epoch
 
     # -- the high watermark -----------------------------------------------------------------------
@@ -438,7 +439,7 @@ class InSyncReplicas:
         """
         self.proposal = None
 
-    def left_open(self) -> None:
+    def still_undecided(self) -> None:
         """Nobody knows whether the proposal was, or will be, carried out.
 
         Its members count for the watermark until a later partition epoch is known, whatever is

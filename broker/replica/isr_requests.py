@@ -30,7 +30,7 @@ from runtime.scheduler import Scheduler, pause
 log = logging.getLogger(__name__)
 
 PARTITIONS_MAX: Final = 250
-"""Of one request: its answer is taken in one turn of the loop."""
+"""Of one request: its answer is taken in one iteration of the loop."""
 RETRY_MS: Final = 50
 RETRY_MAX_MS: Final = 2_000
 
@@ -147,7 +147,7 @@ class IsrRequests:
             if not isinstance(error, NotControllerError):  # it may be carried out
                 for partition, proposal in proposals.items():
                     if (followers := _proposing(partition, proposal)) is not None:
-                        followers.left_open()
+                        followers.still_undecided()
             return dict(proposals)
         self._outage.succeeded()
         return {
@@ -184,6 +184,6 @@ def _take(partition: Leader, proposal: Proposal, answer: ErrorCode | None) -> bo
     else:
         error = "not in the answer" if answer is None else answer.name
         log.warning("ISR not changed: partition=%s error=%s", name, error)
-        followers.left_open()
+        followers.still_undecided()
         return False
     return True

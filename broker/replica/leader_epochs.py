@@ -1,13 +1,13 @@
 """Asks the controller for leader epochs above those that were used before.
 
 Two parts of a broker find that a leader epoch is too low: the replica manager, by the log, and the
-tier, by what remote metadata records carry. The partition is red until the controller has answered
-and the image says the new one.
+tier, by what remote metadata records carry. The partition is unhealthy until the controller has
+answered and the image says the new one.
 
 Invariants: one request to the controller at a time, with the partitions that wait, a bounded number
 of them; where fewer than that wait, further ones collect in a pause before the next request; of a
 partition the second and each further question waits, longer each time; after `RAISES_MAX` that were
-given in vain nobody asks any more: then somebody else goes on using higher ones.
+given in vain nobody asks any more: then somebody else continues using higher ones.
 """
 
 import asyncio
@@ -180,10 +180,10 @@ class LeaderEpochRequests:
             # Of a fenced one the image is about to say why.
             question.refused = f"the controller refuses a higher one: {error}"
             log.error("%s: partition=%s", question.refused, name)
-            self._tell_refused(replica)
+            self._notify_refused(replica)
 
-    def _tell_refused(self, replica: ReplicaId) -> None:
+    def _notify_refused(self, replica: ReplicaId) -> None:
         try:
             self.on_refused(replica)
-        except Exception:  # the other questions of this answer go on
+        except Exception:  # the other questions of this answer continue
             log.exception("a refused leader epoch was not taken note of: replica=%s", replica)

@@ -22,7 +22,7 @@ from runtime.scheduler import Timer
 from runtime.work import Runner, Steps, logged
 
 SLICE: Final = 50
-"""Partitions that are looked at in one turn of the loop."""
+"""Partitions that are looked at in one iteration of the loop."""
 
 
 class Led(Protocol):
@@ -62,7 +62,7 @@ class Leading(Generic[P]):
         Args:
             ports: clock and timers.
             image: the committed metadata.
-            broker_epoch: of this life of this broker.
+            broker_epoch: of this incarnation of this broker.
             lag_ms_max: `replica.lag.time.max.ms` now.
             bootstrap_hold_ms: `tidemark.follower.bootstrap.hold.ms`.
         """
@@ -98,7 +98,7 @@ class Leading(Generic[P]):
         log.hold.begin(start_offset, now_ms=now_ms, for_ms=self._bootstrap_hold_ms)
 
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether the metadata let this life of a broker into an ISR (KIP-841, KIP-903)."""
+        """Whether the metadata let this incarnation of a broker into an ISR (KIP-841, KIP-903)."""
         broker = self._image().brokers.get(broker_id)
         return broker is not None and broker.is_active and broker_epoch in (broker.epoch, NO_EPOCH)
 
@@ -108,7 +108,7 @@ class Leading(Generic[P]):
         return self._image().elr_enabled
 
     def registered_epoch(self, broker_id: int) -> int:
-        """Of the life of a broker that the metadata know; -1: none."""
+        """Of the incarnation of a broker that the metadata know; -1: none."""
         broker = self._image().brokers.get(broker_id)
         return NO_EPOCH if broker is None else broker.epoch
 

@@ -5,7 +5,7 @@ runs on the event loop; `apply` is a subscriber of the metadata node. What an im
 partitions is said to `hosting` in turns, and done there in turns.
 
 A new replica is served only when the metadata hold the log directory its files were made in:
-afterwards files that are missing were lost, and the partition is offline, never begun anew.
+afterwards files that are missing were lost, and the partition is offline, never begun again.
 """
 
 import logging
@@ -18,15 +18,15 @@ from broker.replica.errors import NotLeaderOrFollower, UnknownTopicOrPartition
 from broker.replica.hosting import (
     NO_REQUESTS,
     ControllerRequests,
-    Gone,
     Hosting,
+    HostTarget,
     Listener,
     ReplicaEvents,
-    Wanted,
+    RetiredReplica,
     sliced,
 )
-from broker.replica.judgement import JudgementTally
 from broker.replica.partition import Partition
+from broker.replica.validation import ValidationTally
 from kafka_protocol.errors import UnknownTopicId
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
@@ -43,7 +43,7 @@ from runtime.work import Runner, Steps
 log = logging.getLogger(__name__)
 
 SLICE: Final = 100
-"""Topics and partitions that an image says something of in one turn of the loop."""
+"""Topics and partitions that an image says something of in one iteration of the loop."""
 
 
 class ReplicaManager:
@@ -68,12 +68,12 @@ class ReplicaManager:
         config_for: Callable[[str], LogConfig],
         ports: Ports,
         requests: ControllerRequests = NO_REQUESTS,
-        judgements: JudgementTally | None = None,
+        validations: ValidationTally | None = None,
     ) -> None:
         """Host nothing yet.
 
-        With `judgements` a remote tier judges the logs of tiered topics, see `Partition.is_sound`;
-        without, such topics stay offline.
+        With `validations` a remote tier validates the logs of tiered topics, see
+        `Partition.is_sound`; without, such topics stay offline.
         """
         self.logs = logs
         self.node_id = node_id
@@ -86,12 +86,12 @@ class ReplicaManager:
             config_for=config_for,
             ports=ports,
             requests=requests,
-            judgements=judgements,
+            validations=validations,
         )
         self._leading = requests.leading
         self.on_failure: Callable[[Exception], object] = lambda _error: None
-        self._said: deque[tuple[MetadataImage, MetadataDelta | None]] = deque()
-        self._runner = Runner(self._say, ports.scheduler, failed=self._failed)
+        self._images: deque[tuple[MetadataImage, MetadataDelta | None]] = deque()
+        self._runner = Runner(self._apply_images, ports.scheduler, failed=self._failed)
         self.partitions, self.offline = hosting.partitions, hosting.offline
         self.pending, self.metrics = hosting.pending, hosting.metrics
         self.listeners: list[Listener] = hosting.listeners
@@ -164,7 +164,7 @@ class ReplicaManager:
         return None if topic is None else topic.partitions.get(topic_partition.partition)
 
     def settled(self, topics: Sequence[str]) -> Future[None] | None:
-        """As `Hosting.settled`, of topics by name; those that the image does not have are left out.
+        """As `Hosting.settled`, of topics by name; those that the image does not have are excluded.
 
         Returns:
             None when nothing of them is under way.
@@ -184,46 +184,47 @@ class ReplicaManager:
             delta: what changed since the last call, so that a change costs what it touches; None
                 at start (then everything is compared, by identity: images share what is the same).
         """
-        self._said.append((image, delta))
-        self.hosting.is_being_told = True
+        self._images.append((image, delta))
+        self.hosting.is_being_notified = True
         self._runner.start()
 
-    def _say(self) -> Steps[None]:
-        while self._said:
-            image, delta = self._said.popleft()
-            yield from self._say_one(image, delta)
-        self.hosting.is_told()
+    def _apply_images(self) -> Steps[None]:
+        while self._images:
+            image, delta = self._images.popleft()
+            yield from self._apply_one(image, delta)
+        self.hosting.is_notified()
 
-    def _say_one(self, image: MetadataImage, delta: MetadataDelta | None) -> Steps[None]:
+    def _apply_one(self, image: MetadataImage, delta: MetadataDelta | None) -> Steps[None]:
         self.hosting.take(image)
         self._configure(delta)
         for count, some in enumerate(sliced(self._compared(image, delta), SLICE)):
             if count:
                 yield
-            retired = self.hosting.drop(one for one in some if isinstance(one, Gone))
-            self.hosting.want(one for one in some if isinstance(one, Wanted))
-            topics_gone = tuple(one.id for one in some if isinstance(one, TopicImage))
-            self.hosting.tell(ReplicaEvents(gone=tuple(retired), topics_gone=topics_gone))
+            retired = self.hosting.drop(one for one in some if isinstance(one, RetiredReplica))
+            self.hosting.want(one for one in some if isinstance(one, HostTarget))
+            topics_deleted = tuple(one.id for one in some if isinstance(one, TopicImage))
+            self.hosting.tell(ReplicaEvents(gone=tuple(retired), topics_deleted=topics_deleted))
         if self._leading is not None and (delta is None or delta.changed_brokers):
             self._leading.review_soon()
 
     def _failed(self, error: Exception) -> None:
         log.error("replicas are not what the metadata say", exc_info=error)
-        self._said.clear()
-        self.hosting.is_told()
+        self._images.clear()
+        self.hosting.is_notified()
         self.on_failure(error)
 
     def _compared(
         self, image: MetadataImage, delta: MetadataDelta | None
-    ) -> Iterator[Wanted | Gone | TopicImage | None]:
+    ) -> Iterator[HostTarget | RetiredReplica | TopicImage | None]:
         """What is wanted here, what is not any more, and the topics that are gone, behind theirs.
 
         None where there is nothing to say of a topic or a partition.
         """
-        for old in self._topics_gone(image, delta):
+        for old in self._topics_deleted(image, delta):
             if old is not None:
                 yield from (
-                    Gone(TopicPartition(old.name, index), old.id) for index in old.partitions
+                    RetiredReplica(TopicPartition(old.name, index), old.id)
+                    for index in old.partitions
                 )
                 self._forget_topic(old)
             yield old
@@ -241,11 +242,11 @@ class ReplicaManager:
                 if partition is None or partition is known:
                     yield None
                 elif self.node_id in partition.replicas:
-                    yield Wanted(topic, index, partition)
+                    yield HostTarget(topic, index, partition)
                 else:
-                    yield Gone(TopicPartition(topic.name, index), topic.id)
+                    yield RetiredReplica(TopicPartition(topic.name, index), topic.id)
 
-    def _topics_gone(
+    def _topics_deleted(
         self, image: MetadataImage, delta: MetadataDelta | None
     ) -> Iterable[TopicImage | None]:
         names = self._applied if delta is None else {t.name for t in delta.deleted_topics.values()}
@@ -282,11 +283,11 @@ class ReplicaManager:
         await self._runner.stop()
 
     def serve_again(self, topic_partition: TopicPartition) -> None:
-        """Give a replica whose log was replaced its role anew, as the metadata say by now."""
+        """Give a replica whose log was replaced its role again, as the metadata say by now."""
         topic, number = self._applied.get(topic_partition.topic), topic_partition.partition
         partition = None if topic is None else topic.partitions.get(number)
         if topic is not None and partition is not None and self.node_id in partition.replicas:
-            self.hosting.serve_again(Wanted(topic, number, partition))
+            self.hosting.serve_again(HostTarget(topic, number, partition))
 
     # -- what the controller says
 
@@ -295,4 +296,4 @@ class ReplicaManager:
         topic = self._applied.get(self.topic_names.get(replica.topic_id, ""))
         if topic is not None:
             number = replica.partition
-            self.hosting.epoch_refused(Wanted(topic, number, topic.partitions[number]))
+            self.hosting.epoch_refused(HostTarget(topic, number, topic.partitions[number]))

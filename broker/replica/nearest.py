@@ -1,7 +1,7 @@
 """Which consumers a leader sends to a replica in their rack, and which come back (KIP-392).
 
 A follower refuses what it cannot tell for sure, for instance while its remote tier is away, and
-its consumer comes back to the leader. To be sent there again at once would go on for as long as
+its consumer comes back to the leader. To be sent there again at once would continue for as long as
 the follower refuses: a consumer that is back soon without having read anything stays for a while.
 DIFFERS: Kafka's leader names the same replica again each time.
 """

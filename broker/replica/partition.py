@@ -23,8 +23,8 @@ from broker.replica.errors import (
     NotCommittedInTime,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
-    NotJudgedSound,
     NotLeaderOrFollower,
+    NotValidated,
     OffsetNotAvailable,
     ReplicaNotAvailable,
     UnknownLeaderEpoch,
@@ -33,17 +33,17 @@ from broker.replica.fetch_watch import FetchWatch, Waiter
 from broker.replica.follower_reads import FollowerFacts, Heard, LeaderWord, decide, refuse
 from broker.replica.followers import CommitFutures, Followers, Leader
 from broker.replica.isr import LONE, NO_CHANGE, CommittedIsr, ReplicaChange
-from broker.replica.judgement import (
-    Judgement,
-    JudgementTally,
+from broker.replica.leading import Leading
+from broker.replica.topic_metrics import TopicCounters
+from broker.replica.validation import (
     Standing,
+    Validation,
+    ValidationTally,
     Verdict,
     after,
     has_barrier,
     reopened,
 )
-from broker.replica.leading import Leading
-from broker.replica.topic_metrics import TopicCounters
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from local_log.config import LONG_MAX, LogConfig
@@ -79,11 +79,11 @@ class Partition:
     __slots__ = (
         "_commits",
         "_committed_bytes_pending",
-        "_judgements",
         "_leading",
         "_own_end",
         "_pool",
         "_standing",
+        "_validations",
         "counters",
         "deleted",
         "durable",
@@ -120,7 +120,7 @@ class Partition:
         node_id: int,
         pool: Pool,
         counters: TopicCounters,
-        judgements: JudgementTally | None = None,
+        validations: ValidationTally | None = None,
         leading: Leading[Leader] | None = None,
     ) -> None:
         """Host it; only with `leading` can it be led with followers."""
@@ -140,7 +140,7 @@ class Partition:
         self.replicas: Sequence[int] = ()
         self.isr: Sequence[int] = ()
         self.deleted = False
-        self.verdict: Verdict = Judgement.OPEN
+        self.verdict: Verdict = Validation.OPEN
         self.has_barrier = False
         self.restoration: Restoration | None = None
         # In the order in which they came: so they are told, and a run can be replayed.
@@ -149,7 +149,7 @@ class Partition:
         self.log_watches: dict[FetchWatch[Any], None] = {}
         self.followers: Followers | None = None
         self._leading, self._own_end = leading, 0
-        self._pool, self._judgements = pool, judgements
+        self._pool, self._validations = pool, validations
         self._standing = Standing.NOT_CONCERNED
         log.changed = self._wake
         self.is_flushing = False
@@ -192,8 +192,8 @@ class Partition:
         self.leader_word = None
         self.leader_epoch = leader_epoch
         if changed:
-            if self.verdict is Judgement.SOUND or self.log.unjudged_end < 0:
-                self.log.begin_unjudged()
+            if self.verdict is Validation.SOUND or self.log.unvalidated_end < 0:
+                self.log.begin_unvalidated()
             self.verdict, self.has_barrier = reopened(self.verdict), False
             self.restoration = None
             self._count()
@@ -270,9 +270,9 @@ class Partition:
         self.is_leader, self.leader_id = False, leader_id
         self._end_leading()
         self.leader_epoch, self.partition_epoch = leader_epoch, partition_epoch
-        self.replicas, self.isr, self.verdict = replicas, isr, Judgement.OPEN
+        self.replicas, self.isr, self.verdict = replicas, isr, Validation.OPEN
         self.unclean_epoch = -1
-        self.log.end_unjudged()
+        self.log.end_unvalidated()
         self._count()
         self._drop_remote()
         self._commits.fail(self._led_elsewhere())
@@ -313,9 +313,9 @@ class Partition:
             self.leader_word = LeaderWord(self.leader_word.log_start_offset, None)
 
     def replace_log(self, log: PartitionLog) -> None:
-        """Go on with a log that took the place of the one before; a leader is paused before.
+        """Continue with a log that took the place of the one before; a leader is paused before.
 
-        Reports on the log before do not count for it; a loss stays until this one is judged.
+        Reports on the log before do not count for it; a loss stays until this one is validated.
         """
         assert not self.is_leader
         log.set_config(self.log.config)
@@ -373,7 +373,7 @@ class Partition:
             ReplicaNotAvailable, LogIsTruncated: only the leader can tell.
         """
         log = self.log
-        log.loan.refuse_read()
+        log.lease.refuse_read()
         is_followed = not self.deleted and self.leader_id >= 0
         local_start = log.local_log_start_offset
         facts = FollowerFacts(
@@ -396,7 +396,7 @@ class Partition:
     def check_log_start_known(self) -> None:
         """Refuse to say that offsets are gone before it is known where the log starts.
 
-        A consumer that is told so would go on elsewhere and skip what is in the remote tier.
+        A consumer that is told so would continue elsewhere and skip what is in the remote tier.
         DIFFERS: Kafka takes the local start for the log start then.
 
         Raises:
@@ -411,7 +411,7 @@ class Partition:
         return bool(self.log.epoch_file.lost) or self.verdict is Loss.CHAIN
 
     def check_chain_known(self) -> None:
-        """Refuse to judge by epochs of remote offsets that nobody knows, or may have wrong.
+        """Refuse to validate by epochs of remote offsets that nobody knows, or may have wrong.
 
         Raises:
             ReplicaNotAvailable: the chain was lost; the tier restores it, or a person must.
@@ -420,13 +420,13 @@ class Partition:
             raise ReplicaNotAvailable(f"the epoch chain of {self.topic_partition} was lost")
 
     def check_log_end(self) -> None:
-        """Refuse to go on at a log end above which offsets were given before.
+        """Refuse to continue at a log end above which offsets were given before.
 
         Raises:
-            NotJudgedSound: the end of the log was lost.
+            NotValidated: the end of the log was lost.
         """
         if self.verdict is Loss.LOG_END:
-            raise NotJudgedSound(f"the log end of {self.topic_partition} was lost")
+            raise NotValidated(f"the log end of {self.topic_partition} was lost")
 
     @property
     def is_sound(self) -> bool:
@@ -436,30 +436,30 @@ class Partition:
         """
         if isinstance(self.verdict, Loss):
             return False
-        return self.verdict is Judgement.SOUND or not self._is_concerned
+        return self.verdict is Validation.SOUND or not self._is_concerned
 
     @property
     def _is_concerned(self) -> bool:
-        """Whether a tier judges this log where it is led."""
-        has_tier = self._judgements is not None
+        """Whether a tier validates this log where it is led."""
+        has_tier = self._validations is not None
         return has_tier and self.log.config.is_tiered and not self.is_internal
 
     @property
-    def is_unjudged(self) -> bool:
-        """Whether the tier's judgement is still to come: it may yet be found sound."""
-        return self.verdict is Judgement.OPEN and not self.is_sound
+    def is_unvalidated(self) -> bool:
+        """Whether the tier's validation is still to come: it may yet be found sound."""
+        return self.verdict is Validation.OPEN and not self.is_sound
 
     def check_sound(self) -> None:
         """Refuse to say that something lies above the log end, or that nothing does.
 
         A consumer that is told so resets or truncates, and skips what was acknowledged.
-        DIFFERS: Kafka takes the log end for true (docs/decisions/before-the-judgement.md).
+        DIFFERS: Kafka takes the log end for true (docs/decisions/before-the-validation.md).
 
         Raises:
-            NotJudgedSound: the tier has not judged the log yet, or found a loss.
+            NotValidated: the tier has not validated the log yet, or found a loss.
         """
         if not self.is_sound:
-            raise NotJudgedSound(
+            raise NotValidated(
                 f"the remote tier has not found {self.topic_partition} sound: {self.verdict.value}"
             )
 
@@ -470,10 +470,10 @@ class Partition:
             self.followers.offer_to_recover()
         self.restoration = report.restoration if isinstance(report, LossFound) else None
         verdict = after(self.verdict, report)
-        if verdict is Judgement.SOUND:
-            self.log.end_unjudged()
-        elif self.verdict is Judgement.SOUND:
-            self.log.begin_unjudged()
+        if verdict is Validation.SOUND:
+            self.log.end_unvalidated()
+        elif self.verdict is Validation.SOUND:
+            self.log.begin_unvalidated()
         if verdict is not self.verdict:
             self.verdict = verdict
             self._count()
@@ -486,7 +486,7 @@ class Partition:
             self.followers.set_min_insync_replicas(config.min_insync_replicas)
             self._advance(0)
         self._count()
-        self.log.loan.when_here(self._drop_remote)
+        self.log.lease.when_here(self._drop_remote)
 
     def _drop_remote(self) -> None:
         """Begin at the local start where all that is remote is ordered to be deleted.
@@ -503,12 +503,12 @@ class Partition:
 
     def _count(self) -> None:
         """Keep the tally: call it wherever role, verdict or settings have changed."""
-        if self._judgements is None:
+        if self._validations is None:
             return
         standing = Standing.NOT_CONCERNED
         if self.is_leader and self._is_concerned:
-            standing = Standing.UNJUDGED if self.is_unjudged else Standing.JUDGED
-        self._judgements.move(self._standing, standing)
+            standing = Standing.UNVALIDATED if self.is_unvalidated else Standing.VALIDATED
+        self._validations.move(self._standing, standing)
         self._standing = standing
 
     def log_start_raised(self) -> None:
@@ -718,7 +718,8 @@ class Partition:
     def _raise_high_watermark(self, high_watermark: int) -> None:
         log = self.log
         if high_watermark > log.high_watermark:
-            # At most so many, but those of a life before: who waits for less looks again in vain.
+            # At most so many, but those of an incarnation before: who waits for less looks again in
+            # vain.
             size_bytes = self._committed_bytes_pending or LONG_MAX
             if high_watermark >= log.log_end_offset:
                 self._committed_bytes_pending = 0

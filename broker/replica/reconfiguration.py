@@ -1,4 +1,4 @@
-"""Hands changed settings to the logs of topics, in turns of the event loop."""
+"""Hands changed settings to the logs of topics, in iterations of the event loop."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator

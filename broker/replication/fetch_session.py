@@ -6,7 +6,7 @@ question is a full one, which ends the old session and begins another.
 
 An incremental answer leaves out what the leader has told before. So a partition whose answer was
 dropped, or that has another leadership now, is *renewed*: one question forgets it and the next asks
-for it anew, and then the leader tells all of it again.
+for it again, and then the leader tells all of it again.
 
 Pure; the answering side is `broker.replica.fetch_session`.
 """
@@ -66,11 +66,11 @@ class FetchSession:
     """See the module.
 
     Attributes:
-        told: what the last question asks of each partition, by itself or those before it.
+        last_sent: what the last question asks of each partition, by itself or those before it.
     """
 
     def __init__(self) -> None:
-        self.told: dict[PartitionId, Asked] = {}
+        self.last_sent: dict[PartitionId, Asked] = {}
         self._wanted: dict[PartitionId, Asked] = {}
         self._changed: dict[PartitionId, None] = {}  # a set in order: runs are replayed
         self._renewed: set[PartitionId] = set()
@@ -80,8 +80,8 @@ class FetchSession:
 
     def ask(self, partition: PartitionId, asked: Asked) -> None:
         """Ask this of a partition from the next question on."""
-        told = self.told.get(partition)
-        if told is not None and told.leader_epoch != asked.leader_epoch:
+        last_sent = self.last_sent.get(partition)
+        if last_sent is not None and last_sent.leader_epoch != asked.leader_epoch:
             self._renewed.add(partition)
         self._wanted[partition] = asked
         self._changed[partition] = None
@@ -104,28 +104,28 @@ class FetchSession:
         if self._epoch == INITIAL_EPOCH:
             self._changed.clear()
             self._renewed.clear()
-            before, self.told = self.told, dict(self._wanted)
-            if not self.told:
+            before, self.last_sent = self.last_sent, dict(self._wanted)
+            if not self.last_sent:
                 return None
-            hurries = not self.told.keys() <= before.keys()
-            return Question(self._session_id, self._epoch, self.told, is_hurried=hurries)
+            hurries = not self.last_sent.keys() <= before.keys()
+            return Question(self._session_id, self._epoch, self.last_sent, is_hurried=hurries)
         asked: dict[PartitionId, Asked] = {}
         forgotten: list[PartitionId] = []
         again: dict[PartitionId, None] = {}
         has_new = False
         for partition in self._changed:
-            wanted, told = self._wanted.get(partition), self.told.get(partition)
-            if told is not None and (wanted is None or partition in self._renewed):
+            wanted, last_sent = self._wanted.get(partition), self.last_sent.get(partition)
+            if last_sent is not None and (wanted is None or partition in self._renewed):
                 forgotten.append(partition)
-                del self.told[partition]
+                del self.last_sent[partition]
                 if wanted is not None:
                     again[partition] = None
-            elif wanted is not None and wanted != told:
-                has_new |= told is None
-                asked[partition] = self.told[partition] = wanted
+            elif wanted is not None and wanted != last_sent:
+                has_new |= last_sent is None
+                asked[partition] = self.last_sent[partition] = wanted
         self._changed = again
         self._renewed.clear()
-        if not self.told and not forgotten:
+        if not self.last_sent and not forgotten:
             return None
         hurries = has_new or bool(again)
         return Question(self._session_id, self._epoch, asked, tuple(forgotten), hurries)

@@ -2,7 +2,7 @@
 
 A question is packed a partition at a time, for all versions: which one is spoken is known when it
 is sent. An answer is walked through in its frame; its records stay views of it. What only a
-consumer asks or is told is left out, or skipped.
+consumer asks or is told is excluded, or skipped.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -74,7 +74,7 @@ def encoded(
     Args:
         question: of the session.
         terms: as agreed by settings.
-        broker_epoch: of this life of the follower.
+        broker_epoch: of this incarnation of the follower.
         wait_ms: of this question; at most that of the terms.
 
     Returns:

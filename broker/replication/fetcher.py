@@ -5,7 +5,7 @@ at. Then one call, on a pool where it is long, appends and truncates for all par
 answer, and the loop publishes what came of it. Only then the next Fetch goes out, as Kafka's
 fetcher does it.
 
-A log is lent to the pool for that call (`local_log.log.loan`), and nothing is lent under a
+A log is leased to the pool for that call (`local_log.log.lease`), and nothing is leased under a
 leadership that is over: roles change when the log is back, and until then the partition is paused.
 So a partition may be added, let go or given another leader at any moment.
 """
@@ -155,7 +155,7 @@ class ReplicaFetcher:
             leader_id: the broker that is asked.
             connect: makes the connection to an address; opens nothing.
             settings: of all fetchers.
-            broker_epoch: of this broker's life now.
+            broker_epoch: of this broker's incarnation now.
             bootstraps: of the broker, with its logs.
             ports: what it stands on.
         """
@@ -193,9 +193,9 @@ class ReplicaFetcher:
         return not self._followed and not self._runner.is_running
 
     def follow(self, partition: Partition) -> None:
-        """Follow a partition under the leadership that it knows, or go on with it.
+        """Follow a partition under the leadership that it knows, or continue with it.
 
-        Its log is not lent. While it was paused, answers of its leader may have been dropped.
+        Its log is not leased. While it was paused, answers of its leader may have been dropped.
         """
         partition_id, epoch = _id_of(partition), partition.leader_epoch
         known = self._followed.get(partition_id)
@@ -208,10 +208,10 @@ class ReplicaFetcher:
         elif known.following.standing is Standing.ASKED:
             self._ask(known)
             self._session.renew(partition_id)
-        self._go_on_soon()
+        self._continue_soon()
 
     def keep_log_start(self, partition: Partition) -> None:
-        """Make its log start durable where it is not, and tell the leader; it is not lent."""
+        """Make its log start durable where it is not, and tell the leader; it is not leased."""
         followed = self._followed.get(_id_of(partition))
         if followed is None:
             return
@@ -219,17 +219,17 @@ class ReplicaFetcher:
             self._starts[followed.id] = followed
         elif followed.following.standing is Standing.ASKED:
             self._ask(followed)  # another has made it durable
-        self._go_on_soon()
+        self._continue_soon()
 
     def let_go(self, partition: Partition) -> None:
-        """Follow it no more; where its log is lent, that lasts until the call's end."""
+        """Follow it no more; where its log is leased, that lasts until the call's end."""
         partition_id = _id_of(partition)
         if self._followed.pop(partition_id, None) is not None:
             for kept in (self.lags, self.failed, self._starts, self._unflushed):
                 kept.pop(partition_id, None)
             self._session.forget(partition_id)
             partition.unheard()
-            self._go_on_soon()
+            self._continue_soon()
 
     def reach(self, address: Address | None) -> None:
         """Ask the leader there from now on; None: the metadata name no address."""
@@ -238,7 +238,7 @@ class ReplicaFetcher:
             self._pauses_until_ms = 0
             if before is not None:
                 before.close()  # a question under way ends without an answer
-            self._go_on_soon()
+            self._continue_soon()
 
     async def stop(self) -> None:
         """Ask nothing more; returns when no thread has a log of it."""
@@ -251,13 +251,16 @@ class ReplicaFetcher:
 
     # -- one question after the other
 
-    def _go_on_soon(self) -> None:
-        """Ask when all that is said in this turn of the loop is known: a question may take long."""
+    def _continue_soon(self) -> None:
+        """Ask when all that is said in this iteration of the loop is known.
+
+        A question may take long.
+        """
         if not self._is_due:
             self._is_due = True
-            self._scheduler.call_soon(self._go_on)
+            self._scheduler.call_soon(self._continue)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._is_due = False
         self._runner.start()
 
@@ -277,7 +280,7 @@ class ReplicaFetcher:
         self._wake_when_due(now_ms)
 
     def _wake_when_due(self, now_ms: int) -> None:
-        """Go on when the pause after a failure is over, or a partition has waited long enough."""
+        """Continue when the pause after a failure is over, or a partition waited long enough."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -285,7 +288,7 @@ class ReplicaFetcher:
         if self._pauses_until_ms > now_ms and self._followed:
             due_ms = self._pauses_until_ms
         if due_ms is not None:
-            self._timer = self._scheduler.call_later(max(due_ms - now_ms, 0), self._go_on)
+            self._timer = self._scheduler.call_later(max(due_ms - now_ms, 0), self._continue)
 
     def _asked(self, address: Address, question: Question) -> Work[None]:
         """Ask, and do what the answer says."""
@@ -326,7 +329,7 @@ class ReplicaFetcher:
 
     def _is_good(self, question: Question, answer: FetchAnswer) -> bool:
         """Take what an answer says as a whole; whether its partitions count."""
-        told = self._session.told
+        last_sent = self._session.last_sent
         if not self._session.answered(answer.error, answer.session_id):
             error = ErrorCode.of(answer.error)
             if error in _SESSION_ERRORS and not self._failures:
@@ -334,12 +337,12 @@ class ReplicaFetcher:
             else:
                 self._leader_failed(f"it answers {error.name}, session {answer.session_id}")
             return False
-        if not answer.partitions.keys() <= told.keys():
+        if not answer.partitions.keys() <= last_sent.keys():
             self._leader_failed("it answers for partitions that it was not asked for")
             return False
-        if question.is_full and len(answer.partitions) < len(told):
+        if question.is_full and len(answer.partitions) < len(last_sent):
             self._leader_failed(
-                f"it answers for {len(answer.partitions)} of {len(told)} partitions"
+                f"it answers for {len(answer.partitions)} of {len(last_sent)} partitions"
             )
             return False
         if self.trouble:
@@ -380,7 +383,10 @@ class ReplicaFetcher:
 
     def _current(self, partition_id: PartitionId) -> Followed | None:
         """A partition whose log may be changed by the answer to what was asked last."""
-        followed, asked = self._followed.get(partition_id), self._session.told.get(partition_id)
+        followed, asked = (
+            self._followed.get(partition_id),
+            self._session.last_sent.get(partition_id),
+        )
         if followed is None or asked is None or followed.following.standing is not Standing.ASKED:
             return None
         epoch, end = followed.following.leader_epoch, followed.log.log_end_offset
@@ -428,32 +434,32 @@ class ReplicaFetcher:
         ):
             todo.moved[followed] = -1
             return
-        todo.changes.append(LogChange(followed, decision, self._session.told[followed.id]))
+        todo.changes.append(LogChange(followed, decision, self._session.last_sent[followed.id]))
 
     def _change(self, changes: Sequence[LogChange]) -> Work[None]:
         """Have the logs changed, and publish what came of it."""
         if not changes:
             return
-        lent: list[LogChange] = []
+        leased: list[LogChange] = []
         pace = Pace()
         try:
             for change in changes:
                 if self._current(change.followed.id) is change.followed:
-                    change.followed.log.loan.lend(truncates=change.truncates)
-                    lent.append(change)
+                    change.followed.log.lease.grant(truncates=change.truncates)
+                    leased.append(change)
                 else:  # something else was said of it since the answer was looked at
                     self._dropped(change.followed.id)
                 if pace.is_step_over(_UNITS):
                     yield None
             now_ms = self._clock.wall_ms()
-            if self._is_short(lent):
-                carry_out(lent, now_ms)
+            if self._is_short(leased):
+                carry_out(leased, now_ms)
             else:
-                yield OnPool(self._pool, carry_out, lent, now_ms)
+                yield OnPool(self._pool, carry_out, leased, now_ms)
         finally:
-            for change in lent:
-                change.followed.log.loan.take_back()
-        for change in lent:
+            for change in leased:
+                change.followed.log.lease.take_back()
+        for change in leased:
             if self._is_led(change.followed):
                 self._publish(change)
             else:
@@ -489,8 +495,10 @@ class ReplicaFetcher:
 
     def _publish_cut(self, change: LogChange, end: "Appended | int") -> None:
         followed, asked = change.followed, change.asked
-        told = f"broker={self.leader_id} {followed.name}"
-        log.info("log was cut: %s: from=%d to=%s for=%s", told, asked.offset, end, change.decision)
+        last_sent = f"broker={self.leader_id} {followed.name}"
+        log.info(
+            "log was cut: %s: from=%d to=%s for=%s", last_sent, asked.offset, end, change.decision
+        )
         self._session.renew(followed.id)
         if (followed.log.log_end_offset, followed.log.last_fetched_epoch) == asked[1:3]:
             reason = f"the leader finds its log another one, and nothing to cut: {change.decision}"
@@ -626,7 +634,7 @@ class ReplicaFetcher:
     # -- offsets that the leader does not have
 
     def _settle_ranges(self, asking: Sequence[Followed], todo: _ToDo) -> Work[None]:
-        """Find out where the leader's logs begin and end, and go on there."""
+        """Find out where the leader's logs begin and end, and continue there."""
         ranges = yield from leader_ranges(
             self._connection,
             {one.name: one.following.leader_epoch for one in asking},
@@ -675,7 +683,7 @@ class ReplicaFetcher:
             if isinstance(decision, Wait):
                 self._put_off(followed, decision)
             elif isinstance(decision, Begin):
-                changes.append(LogChange(followed, decision, self._session.told[followed.id]))
+                changes.append(LogChange(followed, decision, self._session.last_sent[followed.id]))
             else:
                 self._build(followed, decision)
         yield from self._change(changes)
@@ -692,7 +700,7 @@ class ReplicaFetcher:
         )
 
     def _build(self, followed: Followed, decision: Build) -> None:
-        """Have the log begin elsewhere, beside all others, which go on meanwhile."""
+        """Have the log begin elsewhere, beside all others, which continue meanwhile."""
         self._session.forget(followed.id)
         followed.partition.unheard()
         followed.following.build()
@@ -705,7 +713,7 @@ class ReplicaFetcher:
         self._bootstraps.begin(bootstrap)
 
     def _built(self, followed: Followed, outcome: Wait | Stop | None) -> None:
-        """A bootstrap has ended: go on from where the log begins now, or try again later."""
+        """A bootstrap has ended: continue from where the log begins now, or try again later."""
         followed.following.built()
         if not self._is_led(followed):
             return  # `follow` asks for it, if it comes back
@@ -714,7 +722,7 @@ class ReplicaFetcher:
             self.keep_log_start(followed.partition)
         else:
             self._put_off(followed, outcome)
-        self._go_on_soon()
+        self._continue_soon()
 
 
 def _id_of(partition: Partition) -> PartitionId:

@@ -195,9 +195,9 @@ def after_local_start(theirs: LocalStart, *, log_end: int) -> Begin | Build | Wa
 
 
 def is_cut_below(cut: int, *, log_start: int, local_start: int) -> bool:
-    """Whether a log that is cut there is empty, and goes on where no producers are known.
+    """Whether a log that is cut there is empty, and continues where no producers are known.
 
-    Such a log is not cut: it begins anew as one that has nothing. At the local start producers are
+    Such a log is not cut: it begins again as one that has nothing. At the local start producers are
     known, by the first segment's snapshot; without remote records they come from records alone.
     Only unclean elections lead to this, so the replica is in no ISR: what it has dropped was
     committed in a lineage that was given up.

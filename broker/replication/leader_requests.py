@@ -49,10 +49,10 @@ def sent(
     """Send a request and wait for its answer, or a `ClientError`."""
     ended: list[Any] = []
 
-    def send(go_on: Callable[[], None]) -> None:
+    def send(proceed: Callable[[], None]) -> None:
         def done(result: Any) -> None:
             ended.append(result)
-            go_on()
+            proceed()
 
         connection.send(
             Call(api_key, body, done, versions=versions, read=read, timeout_ms=timeout_ms)

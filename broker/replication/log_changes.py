@@ -1,7 +1,7 @@
 """What a follower does to its logs by the answers of their leader, on pool threads.
 
-Each change has its log to itself: the loop has lent it (`local_log.log.loan`). What goes wrong with
-one is its partition's trouble only.
+Each change has its log to itself: the loop has leased it (`local_log.log.lease`). What goes wrong
+with one is its partition's trouble only.
 """
 
 import logging

@@ -53,8 +53,8 @@ class ReplicaFetchers:
         Args:
             config: the settings now; most count from the start on.
             image: committed metadata.
-            broker_epoch: of this broker's life now.
-            bootstraps: of partitions that begin anew by the remote tier; with the logs.
+            broker_epoch: of this broker's incarnation now.
+            bootstraps: of partitions that begin again by the remote tier; with the logs.
             ports: what it stands on.
             network: of the connections; None: TCP.
         """
@@ -81,7 +81,7 @@ class ReplicaFetchers:
         for partition in events.configured:
             fetcher = self._by_partition.get(partition)
             if fetcher is not None:  # its log start is higher, if it drops what is remote
-                partition.log.loan.when_here(partial(fetcher.keep_log_start, partition))
+                partition.log.lease.when_here(partial(fetcher.keep_log_start, partition))
 
     def _follow(self, partition: Partition) -> None:
         fetcher = None if self._is_stopping else self._fetcher_of(partition)

@@ -12,17 +12,17 @@ copied the same records again (model finding F1).
 | 1 the tier reads chain and snapshot of the segment that holds (epoch, offset) | tier | nothing |
 | 2 they are written beside, with an empty segment, and marked complete | pool | a directory that \
 a start removes |
-| 3 the log is lent; its directory is renamed away, the other takes its name | pool | what a start \
-finishes |
+| 3 the log is leased; its directory is renamed away, the other takes its name | pool | what a \
+start finishes |
 | 4 the partition has the new log, and is asked for again | loop | nothing |
 
 A leader that has lost all it had here, as its followers have, begins again in the same way where a
 person orders it (`broker.replication.restoring`): its log begins at the end of the newest segment,
-and ends above all that was given. It is paused from step 3 until it has its role anew.
+and ends above all that was given. It is paused from step 3 until it has its role again.
 
-It is not fetched meanwhile, so it is in no ISR; other partitions of its fetcher go on. A partition
-that gets another role before step 3 keeps its old log. A segment that the tier does not know yet is
-asked for again, as is everything that fails.
+It is not fetched meanwhile, so it is in no ISR; other partitions of its fetcher continue. A
+partition that gets another role before step 3 keeps its old log. A segment that the tier does not
+know yet is asked for again, as is everything that fails.
 
 Source: KIP-405, "Follower fetch protocol in detail" (BuildingRemoteLogAuxState).
 """
@@ -129,7 +129,7 @@ class TierBootstraps:
             idle.start()
 
     async def stop(self) -> None:
-        """Begin no more; returns when no thread works on a directory, and no log is lent."""
+        """Begin no more; returns when no thread works on a directory, and no log is leased."""
         self._is_stopping = True
         self._waiting.clear()
         for answered in list(self._asked.values()):
@@ -190,7 +190,7 @@ class TierBootstraps:
         future = yield OnPool(self._pool, self.logs.build_future, tp, beginning)
         old = partition.log
         try:
-            is_current = one.is_current() and not old.loan.is_lent
+            is_current = one.is_current() and not old.lease.is_leased
             swap = self.logs.plan_swap(future) if is_current else None
         except LogClosed:
             swap = None
@@ -199,14 +199,14 @@ class TierBootstraps:
             return None
         if partition.is_leader:
             partition.pause()
-        old.loan.lend(truncates=True)
+        old.lease.grant(truncates=True)
         try:
             swapped = self.logs.take_swapped(swap, (yield OnPool(self._pool, swap.carry_out)))
             if isinstance(swapped, KafkaStorageError):
                 raise swapped
             partition.replace_log(swapped)
         finally:
-            old.loan.take_back()
+            old.lease.take_back()
         log.info(
             "log begins at the end of a remote segment: partition=%s offset=%d log_start=%d "
             "had_end=%d took_ms=%d",
@@ -224,11 +224,11 @@ class TierBootstraps:
             return ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, "this broker has no remote tier")
         ask, found = self._ask, list[State]()
 
-        def begin(go_on: Callable[[], None]) -> None:
+        def begin(proceed: Callable[[], None]) -> None:
             def answered(state: State) -> None:
                 if self._asked.pop(one, None) is not None:
                     found.append(state)
-                    go_on()
+                    proceed()
 
             self._asked[one] = answered
             theirs = one.theirs

@@ -71,7 +71,7 @@ class PartitionView:
 
     Attributes:
         error: LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND while nobody can be asked;
-            REPLICA_NOT_AVAILABLE where replicas are left out.
+            REPLICA_NOT_AVAILABLE where replicas are excluded.
         leader: broker id, -1 while nobody can be asked.
         offline: replicas whose broker is gone, fenced or not on the asked listener, or registered
             without the replica's log directory.

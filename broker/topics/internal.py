@@ -78,7 +78,7 @@ async def ensure_remote_metadata_topic(
                 REMOTE_LOG_METADATA_TOPIC,
                 len(existing.partitions),
             )
-        _tell_what_forgets(image.topic_config(REMOTE_LOG_METADATA_TOPIC), settings)
+        _warn_of_deletion(image.topic_config(REMOTE_LOG_METADATA_TOPIC), settings)
         return
     with_tier = sorted(one.id for one in image.brokers.values() if one.remote_store is not None)
     if is_alone or not with_tier:
@@ -119,7 +119,7 @@ def _what_is_kept(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _tell_what_forgets(found: Mapping[str, str], settings: Mapping[str, str]) -> None:
+def _warn_of_deletion(found: Mapping[str, str], settings: Mapping[str, str]) -> None:
     """Warn of a topic that somebody else made, or changed, so that it may lose records."""
     for key, wanted in _what_is_kept(settings).items():
         there = found.get(key, wanted)

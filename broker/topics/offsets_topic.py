@@ -17,7 +17,7 @@ from metadata_topic.image.image import MetadataImage
 
 log = logging.getLogger(__name__)
 
-_SAID_AGAIN_S: Final = 60
+_LOG_AGAIN_S: Final = 60
 """An error that clients meet with each try has a line in the log no more often."""
 
 
@@ -60,8 +60,8 @@ class OffsetsTopic:
     def partition_count(self) -> int:
         """How many partitions it has, or is going to have.
 
-        The number that was seen first of a topic holds for the life of this broker: with another
-        one nearly every group would be looked for where its offsets are not.
+        The number that was seen first of a topic holds for the lifetime of this broker: with
+        another one nearly every group would be looked for where its offsets are not.
         """
         topic = self._image().topics_by_name.get(OFFSETS_TOPIC)
         if topic is None:
@@ -75,7 +75,7 @@ class OffsetsTopic:
     async def make(self) -> None:
         """Make it unless it exists; all who ask meanwhile wait for the same attempt.
 
-        What goes wrong is in the log, with the way out: clients only hear that they shall try
+        What goes wrong is in the log, with the remedy: clients only hear that they shall try
         again.
         """
         if self.exists:
@@ -92,25 +92,25 @@ class OffsetsTopic:
         try:
             refused = await self._creation.create([offsets_topic_spec(self._config)])
         except KafkaError as error:
-            self._say(error)
+            self._log(error)
             return
         for reason in refused.values():
             if not self.exists:
-                self._say(reason)
+                self._log(reason)
 
-    def _say(self, error: KafkaError) -> None:
+    def _log(self, error: KafkaError) -> None:
         now_s = asyncio.get_running_loop().time()
         if now_s < self._silent_until_s:
             return
-        self._silent_until_s = now_s + _SAID_AGAIN_S
+        self._silent_until_s = now_s + _LOG_AGAIN_S
         factor = self._config.offsets_topic_replication_factor
         brokers = len(self._image().brokers)
-        way_out = ""
+        remedy = ""
         if factor > brokers:
-            way_out = (
+            remedy = (
                 f"; offsets.topic.replication.factor={factor} needs as many brokers, and there are "
                 f"{brokers}: set it to {brokers} and restart, or start more brokers"
             )
         log.error(
-            "%s cannot be made, so no consumer group works: %s%s", OFFSETS_TOPIC, error, way_out
+            "%s cannot be made, so no consumer group works: %s%s", OFFSETS_TOPIC, error, remedy
         )

@@ -167,7 +167,7 @@ def write_crc(buf: bytearray | memoryview, position: int, size_bytes: int) -> in
 def set_log_append_time(
     buf: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
 ) -> None:
-    """Stamp the batch with the broker's time: flag, max timestamp, checksum anew.
+    """Stamp the batch with the broker's time: flag, max timestamp, checksum again.
 
     The records' own deltas stay: readers take max timestamp for all of them.
     """

@@ -13,7 +13,7 @@ from kafka_protocol.wire.schema import first_flexible
 
 
 class ApiKey(IntEnum):
-    """The APIs whose schemas we have; share and streams groups are left out."""
+    """The APIs whose schemas we have; share and streams groups are excluded."""
 
     PRODUCE = 0
     FETCH = 1

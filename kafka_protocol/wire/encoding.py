@@ -103,7 +103,7 @@ def compile_encoder(struct: StructType, cls: Any, version: int, flexible: bool) 
 
 
 def _put_records(records: Any, out: bytearray, parts: list[object]) -> bytearray:
-    """Put record data behind what is written so far; returns the bytearray to go on with."""
+    """Put record data behind what is written so far; returns the bytearray to continue with."""
     if type(records) is not Gather:
         if len(records) <= _COPY_BYTES:
             out += records

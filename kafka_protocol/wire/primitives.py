@@ -39,7 +39,7 @@ def read_uvarint(buf: Buffer, position: int) -> tuple[int, int]:
         The value and the position after it.
 
     Raises:
-        MalformedMessageError: it goes on past 5 bytes.
+        MalformedMessageError: it continues past 5 bytes.
         IndexError: the buffer ends inside it.
     """
     value = buf[position]
@@ -57,7 +57,7 @@ def continue_uvarint(buf: Buffer, position: int, first: int) -> tuple[int, int]:
         if byte < 0x80:
             return value | byte << shift, position
         value |= (byte & 0x7F) << shift
-    raise MalformedMessageError("varint goes on past 5 bytes")
+    raise MalformedMessageError("varint continues past 5 bytes")
 
 
 def skip_tags(buf: Buffer, position: int) -> int:
@@ -88,7 +88,7 @@ def read_zigzag(buf: Buffer, position: int, max_bytes: int = 5) -> tuple[int, in
         The value and the position after it.
 
     Raises:
-        MalformedMessageError: it goes on past `max_bytes`.
+        MalformedMessageError: it continues past `max_bytes`.
         IndexError: the buffer ends inside it.
     """
     return continue_zigzag(buf, position + 1, buf[position], max_bytes)
@@ -100,7 +100,7 @@ def continue_zigzag(buf: Buffer, position: int, byte: int, max_bytes: int) -> tu
     shift = 7
     while byte >= 0x80:
         if shift >= 7 * max_bytes:
-            raise MalformedMessageError(f"varint goes on past {max_bytes} bytes")
+            raise MalformedMessageError(f"varint continues past {max_bytes} bytes")
         byte = buf[position]
         position += 1
         raw |= (byte & 0x7F) << shift

@@ -83,7 +83,7 @@ fields of a message, which are skipped."""
 
 
 class Default(Enum):
-    """Stands for a default that is made anew each time: an empty list, a struct of defaults."""
+    """Stands for a default that is made again each time: an empty list, a struct of defaults."""
 
     MADE = "made"
 

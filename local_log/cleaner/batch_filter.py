@@ -5,7 +5,7 @@ it as before. A batch is kept without records where it tells the newest sequence
 where the cleaned part ends. Tombstones, and markers that are needed no more, get a delete horizon
 when they are first met, and go once that has passed.
 
-DIFFERS: Kafka writes every record that stays anew, relative to the first of them. Here their bytes
+DIFFERS: Kafka writes every record that stays again, relative to the first of them. Here their bytes
 are cut out of the old batch, whose base timestamp stays; readers see the same.
 
 A marker may go once no batch of its transaction was met before it: then nobody needs to know any
@@ -189,7 +189,7 @@ class BatchFilter:
 
         Args:
             header: of the batch.
-            batch: all its bytes, the checksum judged.
+            batch: all its bytes, the checksum validated.
 
         Raises:
             InvalidRecordError, InflatedTooLargeError, UnsupportedCodecError: it cannot be opened.

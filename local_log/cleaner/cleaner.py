@@ -38,12 +38,12 @@ log = logging.getLogger(__name__)
 POOL: Final = "log-cleaner"
 SLICE_LOGS: Final = 20
 """Noted in one turn: a list of the segments of each."""
-LOOKS_LOGS: Final = 1000
+LOGS_PER_SLICE: Final = 1000
 """Asked in one turn whether they are compacted."""
 SLICE_PRODUCERS: Final = 5000
 """Of one log, noted in one turn."""
-LOOK_MAX_MS: Final = 60_000
-"""So long passes go by one look; each costs the segments of every compacted log."""
+CHECK_MAX_MS: Final = 60_000
+"""So long passes go by one check; each costs the segments of every compacted log."""
 BACKOFF_MIN_MS: Final = 100
 RETRY_MAX_MS: Final = 10 * 60_000
 LOSSES_MAX: Final = 5
@@ -72,12 +72,12 @@ class CleanerFacts:
     """What is told of the cleaner by metrics; of the last pass where nothing else is said.
 
     Attributes:
-        dirty_ratio: of the dirtiest log, at the last look.
-        delay_ms: longest time by which a record waits too long, at the last look.
+        dirty_ratio: of the dirtiest log, at the last check.
+        delay_ms: longest time by which a record waits too long, at the last check.
         recopy_ratio: bytes written for each byte read.
         map_use: how full the map of keys was.
         clean_ms: how long it took.
-        looked_ms: monotonic time of the last look; None before the first.
+        checked_ms: monotonic time of the last check; None before the first.
         failures: attempts in a row that the process did not survive.
         passes, read_bytes, written_bytes: of all passes.
     """
@@ -87,7 +87,7 @@ class CleanerFacts:
     recopy_ratio: float = 0.0
     map_use: float = 0.0
     clean_ms: int = 0
-    looked_ms: int | None = None
+    checked_ms: int | None = None
     failures: int = 0
     passes: int = 0
     read_bytes: int = 0
@@ -198,7 +198,7 @@ class NotedLog:
         )
 
 
-def look_at(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range | OSError]]:
+def check_logs(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range | OSError]]:
     """What can be cleaned of each, or why it cannot be read; on a pool thread."""
     found: list[tuple[NotedLog, Range | OSError]] = []
     for noted in some:
@@ -276,7 +276,7 @@ class LogCleaner:
         return self._runner.is_running
 
     def look(self) -> None:
-        """Look now, between two pauses; where it is at work, it goes on with that."""
+        """Look now, between two pauses; where it is at work, it continues with that."""
         if not self._is_stopped and self._settings().is_enabled:
             self._runner.start()
 
@@ -297,7 +297,7 @@ class LogCleaner:
 
     @property
     def unread(self) -> list[PartitionLog]:
-        """Logs that the last look failed to read: they are looked at again."""
+        """Logs that the last check failed to read: they are looked at again."""
         return [one for one in self._unread if self._logs.is_open(one)]
 
     def problems(self) -> list[str]:
@@ -321,25 +321,25 @@ class LogCleaner:
     # -- which one ------------------------------------------------------------------------------
 
     def _steps(self) -> Work[None]:
-        while self._goes_on() and (due := (yield from self._look())):
-            looked_ms = self._clock.monotonic_ms()
+        while self._continues() and (due := (yield from self._find_due())):
+            checked_ms = self._clock.monotonic_ms()
             for each in due:
                 if self._may_clean(each):
                     yield from self._clean(each)
                 yield None
-                if not self._goes_on() or self._clock.monotonic_ms() - looked_ms >= LOOK_MAX_MS:
+                if not self._continues() or self._clock.monotonic_ms() - checked_ms >= CHECK_MAX_MS:
                     break  # others may be dirtier by now
         yield OnPool(self._pool, self._worker.collect)
 
-    def _goes_on(self) -> bool:
+    def _continues(self) -> bool:
         """Whether a pass may begin: not while a process that was lost is waited for."""
         return not self._is_stopped and self._clock.monotonic_ms() >= self._retry_process_ms
 
-    def _look(self) -> Work[list[PartitionLog]]:
+    def _find_due(self) -> Work[list[PartitionLog]]:
         """The logs that are due, the dirtiest first; it serves many passes."""
         candidates: list[PartitionLog] = []
         for number, each in enumerate(self._logs.all(), 1):
-            if number % LOOKS_LOGS == 0:
+            if number % LOGS_PER_SLICE == 0:
                 yield None
             if each.config.compacts and self._may_clean(each):
                 candidates.append(each)
@@ -352,7 +352,7 @@ class LogCleaner:
                 for each in candidates[start : start + SLICE_LOGS]
                 if self._logs.is_open(each)
             ]
-            for noted, found in (yield OnPool(self._pool, look_at, some, now_ms)):
+            for noted, found in (yield OnPool(self._pool, check_logs, some, now_ms)):
                 if isinstance(found, OSError):
                     unread |= self._unreadable(noted, found)
                     continue
@@ -364,7 +364,7 @@ class LogCleaner:
             if each not in unread and self._logs.is_open(each):
                 outage.succeeded()
         self._unread = unread
-        self.facts.looked_ms = self._clock.monotonic_ms()
+        self.facts.checked_ms = self._clock.monotonic_ms()
         self.facts.dirty_ratio, self.facts.delay_ms = dirty_ratio, delay_ms
         due = yield OnPool(self._pool, sorted, due, key=itemgetter(0), reverse=True)
         return [each for _, each in due]
@@ -398,7 +398,7 @@ class LogCleaner:
         token = self._rng.uuid().hex()[:12]
         each.cleaning.begin()
         try:
-            # A truncation before `begin` is not noticed: what it left is looked at anew.
+            # A truncation before `begin` is not noticed: what it left is looked at again.
             noted = NotedLog.of(each, self._logs.cleaned_to(each.topic_partition))
             found = yield OnPool(self._pool, noted.range, self._clock.wall_ms())
             if found.cleanable_bytes:
@@ -473,7 +473,7 @@ class LogCleaner:
             return
         yield OnPool(self._pool, each.cleaning.make_ready, group.old[0], token)
         new = group.segment(each.disk, each.directory)
-        yield Until(each.loan.when_here)
+        yield Until(each.lease.when_here)
         each.cleaning.take(group.old, group.old_bytes, new)
         yield from self._put_in_place(each)
 

@@ -284,7 +284,7 @@ class LogPass:
     def _batches(
         self, sources: Iterable[SourceSegment]
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Header and bytes of each batch of some segments, judged."""
+        """Header and bytes of each batch of some segments, validated."""
         for source in sources:
             yield from self._batches_of(source)
 

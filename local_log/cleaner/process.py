@@ -57,7 +57,7 @@ class Alive(msgspec.Struct, frozen=True, tag="alive"):
     """The process is there, once a second while it has a job, also while it waits for a disk.
 
     Attributes:
-        steps: grows while the pass goes on.
+        steps: grows while the pass continues.
     """
 
     number: int
@@ -330,7 +330,7 @@ class Link:
 
 
 class Pace:
-    """Keeps a pass to its rate, counts how it goes on, and ends it with the broker.
+    """Keeps a pass to its rate, counts how it continues, and ends it with the broker.
 
     Attributes:
         steps: see `Alive`.

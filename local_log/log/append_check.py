@@ -133,7 +133,7 @@ def next_given(
 
 
 def check_size(size: int, config: LogConfig) -> None:
-    """Check that a batch of so many bytes is small enough, as it came and compressed anew.
+    """Check that a batch of so many bytes is small enough, as it came and compressed again.
 
     Raises:
         MessageTooLarge, RecordListTooLarge.
@@ -231,7 +231,7 @@ def check_records(
     """Check each record of a batch whose header is right.
 
     DIFFERS: where offsets do not follow each other Kafka gives others to compressed records, and
-    takes uncompressed ones as they are: readers then go on behind records they have not seen.
+    takes uncompressed ones as they are: readers then continue behind records they have not seen.
 
     Raises:
         InvalidRecord: with the records that are wrong.
@@ -240,7 +240,7 @@ def check_records(
     if header.record_count > OPENED_RECORDS_MAX:
         raise TooManyRecords(count=header.record_count, max_count=OPENED_RECORDS_MAX)
     oldest, newest = -LONG_MAX, LONG_MAX
-    if config.judges_records and not config.stamps_append_time:
+    if config.validates_records and not config.stamps_append_time:
         oldest = now_ms - config.message_timestamp_before_max_ms
         newest = now_ms + config.message_timestamp_after_max_ms
     keyless: list[tuple[int, str]] = []

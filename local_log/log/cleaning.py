@@ -252,7 +252,7 @@ class LogCleaning:
         """Unlink what a pass that ended early has left; on a pool thread.
 
         What is ready and was not taken goes as well, the names it had first: were it left beside a
-        log that goes on, the next start would put it in the place of what was written since.
+        log that continues, the next start would put it in the place of what was written since.
 
         Raises:
             LogClosed, KafkaStorageError: as `LogHealth.fail`.

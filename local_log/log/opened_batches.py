@@ -1,8 +1,8 @@
 """Batches whose records are looked at before they are appended.
 
-Off the usual path: where each record is judged (compacted topics, a bound of its timestamp),
+Off the usual path: where each record is validated (compacted topics, a bound of its timestamp),
 and where `compression.type` is not `producer` and the batch has another codec: it is compressed
-anew, as in Kafka. A large batch takes tens of milliseconds: a thread opens it, the event loop only
+again, as in Kafka. A large batch takes tens of milliseconds: a thread opens it, the event loop only
 a short one.
 """
 
@@ -78,7 +78,7 @@ def opened(
     *,
     inflated_bytes_max: int = INFLATED_BYTES_MAX,
 ) -> bytearray | memoryview:
-    """Judge the records of a batch whose header is right, and build it in the topic's codec.
+    """Validate the records of a batch whose header is right, and build it in the topic's codec.
 
     It is read and built in pieces: beside the batch and what becomes of it some hundred kilobytes
     are held, and what its codec must remember.
@@ -95,7 +95,7 @@ def opened(
     codec = Codec.of(header.codec)
     if config.compression_type != "producer":
         codec = Codec.named(config.compression_type)
-    if codec == header.codec and not config.judges_records:
+    if codec == header.codec and not config.validates_records:
         return batch
     checked = check_records(batch, header, config, now_ms, inflated_bytes_max)
     return batch if codec == header.codec else _recompressed(batch, header, codec, config, checked)

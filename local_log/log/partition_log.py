@@ -11,14 +11,14 @@ it, and change it by its methods alone.
 | `LogProducers` | `producers.py` | producers and their snapshots |
 | `LogCleaning` | `cleaning.py` | a pass of the cleaner, and a segment that takes its place |
 | `LocalHold` | `hold.py` | the local segments that are kept for followers |
-| `LogLoan` | `loan.py` | whether a pool thread changes the log, and who waits for that |
+| `LogLease` | `lease.py` | whether a pool thread changes the log, and who waits for that |
 
 Functions over a log stand beside: `truncation.py` cuts it, `retention.py` lets its oldest segments
 go, `lookups.py` looks into it on pool threads, `tier_segments.py` opens closed segments for the
 remote tier.
 
 All state is owned by the event loop's thread, which may lend the log to a pool thread for an append
-or a truncation (`loan.py`); what else may run on a pool thread says so. An append shows a batch
+or a truncation (`lease.py`); what else may run on a pool thread says so. An append shows a batch
 when all of it is there: records, places, producers, then `LogSegments.tail`, then `log_end_offset`.
 
 Offsets: `end` exclusive, `last` inclusive. At all times log start <= local log start <= high
@@ -52,7 +52,7 @@ from local_log.log.cleaning import LogCleaning
 from local_log.log.epoch_file import EpochFile
 from local_log.log.health import LogHealth
 from local_log.log.hold import LocalHold
-from local_log.log.loan import LogLoan
+from local_log.log.lease import LogLease
 from local_log.log.opened_batches import Opening, opened, opened_if_short
 from local_log.log.producers import LogProducers
 from local_log.log.results import Appended, AppendInfo, Ended, LogHooks, LogRead
@@ -83,11 +83,11 @@ class PartitionLog:
         high_watermark: first offset that is not committed.
         copied_through: the last offset that the remote tier durably holds (inclusive); -1: none, or
             the tier has not said it yet.
-        unjudged_end: where the log ended when a leader took it over whose tier has not judged it
-            yet, or last did; -1: it is judged, or is not led.
+        unvalidated_end: where the log ended when a leader took it over whose tier has not validated
+            it yet, or last did; -1: it is validated, or is not led.
         recovery_point: everything below (exclusive) survives a power cut.
         has_damage: a damaged batch was met below the recovery point: the next start must read the
-            log whole, and judge.
+            log whole, and validate.
         changed: called on the loop when retention or a truncation have moved the ends, and when the
             log goes offline: fetches that wait for this log look again.
     """
@@ -112,7 +112,7 @@ class PartitionLog:
         "health",
         "high_watermark",
         "hold",
-        "loan",
+        "lease",
         "log_end_offset",
         "log_start_has_no_entry",
         "log_start_known",
@@ -125,7 +125,7 @@ class PartitionLog:
         "topic_id",
         "topic_partition",
         "truncated_bytes",
-        "unjudged_end",
+        "unvalidated_end",
     )
 
     def __init__(
@@ -144,7 +144,7 @@ class PartitionLog:
         self.adopted_epoch = found.adopted_epoch
         self.truncated_bytes, self.damages = found.truncated_bytes, found.damages
         self.log_start_has_no_entry = self.has_damage = False
-        self._hooks, self.changed = hooks, _tell_nobody
+        self._hooks, self.changed = hooks, _notify_none
 
         self.health = health = LogHealth(request, hooks.failed)
         self.segments = LogSegments(found.segments, request, disk, health, hooks.aborted)
@@ -153,7 +153,7 @@ class PartitionLog:
             disk, self.directory, health=health, segments=self.segments, producers=self.producers
         )
 
-        self.hold, self.loan = LocalHold(), LogLoan()
+        self.hold, self.lease = LocalHold(), LogLease()
 
         self.log_start_offset, self.log_start_known = found.log_start_offset, found.log_start_known
         self.log_end_offset = log_end = found.log_end_offset
@@ -165,7 +165,7 @@ class PartitionLog:
             found, request, disk, files=files, health=health, newer=self.forget_copies
         )
         self.epochs = self.epoch_file.chain
-        self.copied_through = self.unjudged_end = -1
+        self.copied_through = self.unvalidated_end = -1
 
         flushed_end = log_end if request.is_clean else request.recovery_point or 0
         self.recovery_point = min(flushed_end, log_end)
@@ -295,26 +295,26 @@ class PartitionLog:
         here = self.epochs.between(first, self.log_end_offset + 1)
         return LeaderEpochCache([*below, *here]).entries()
 
-    def begin_unjudged(self) -> None:
-        """A leader takes the log over, or its judgement is withdrawn: note where it ends."""
-        self.unjudged_end = self.log_end_offset
+    def begin_unvalidated(self) -> None:
+        """A leader takes the log over, or its validation is withdrawn: note where it ends."""
+        self.unvalidated_end = self.log_end_offset
 
-    def end_unjudged(self) -> None:
-        """It is judged, or not led any more."""
-        self.unjudged_end = -1
+    def end_unvalidated(self) -> None:
+        """It is validated, or not led any more."""
+        self.unvalidated_end = -1
 
     def chain_start(self, log_start: int) -> int:
         """Where the chain is to begin in a log that begins at `log_start`.
 
         There, but it keeps the epoch of the last committed record. By it alone a follower of which
         nothing else is left finds whether its leader's lineage is its own. A new leader's tier
-        finds by it that this lineage had records: so as long as these are not judged, the chain
+        finds by it that this lineage had records: so as long as these are not validated, the chain
         keeps the epoch of the last one that was here when the log was taken over.
         DIFFERS: Kafka's chain begins at the log start.
         """
         end = self.high_watermark
-        if self.config.is_tiered and self.unjudged_end >= 0:
-            end = min(end, self.unjudged_end)
+        if self.config.is_tiered and self.unvalidated_end >= 0:
+            end = min(end, self.unvalidated_end)
         return min(log_start, end - 1)
 
     def clip_chain(self, log_start: int) -> None:
@@ -349,7 +349,7 @@ class PartitionLog:
             KafkaError: what is wrong with it; nothing was written.
             KafkaStorageError: the disk failed; the log takes nothing until a restart.
         """
-        assert not self.loan.is_lent, "its leader was paused before"
+        assert not self.lease.is_leased, "its leader was paused before"
         if self.health.failure is not None:
             self.health.refuse()
         config, first = self.config, self.log_end_offset
@@ -494,7 +494,7 @@ class PartitionLog:
         DIFFERS: Kafka rolls on append only, so the end of an idle topic is never copied.
         """
         active = self.segments.active
-        if self.health.failure is not None or self.loan.is_lent or active.size_bytes == 0:
+        if self.health.failure is not None or self.lease.is_leased or active.size_bytes == 0:
             return False
         if now_ms - active.created_ms <= self.segments.roll_ms:
             return False
@@ -521,7 +521,7 @@ class PartitionLog:
         Args:
             offset: first record wanted; the region starts with the batch that holds it.
             max_bytes: limit of the regions' size.
-            end_offset: batches at or after it are left out (high watermark, last stable offset);
+            end_offset: batches at or after it are excluded (high watermark, last stable offset);
                 default: the log end.
             min_one_batch: give the first batch whole although it is larger than `max_bytes`.
             may_wait: False on the event loop: the disk must not be waited for.
@@ -533,7 +533,7 @@ class PartitionLog:
             LogIsTruncated: a pool thread cuts it.
             KafkaStorageError: the disk failed.
         """
-        self.loan.refuse_read()
+        self.lease.refuse_read()
         log_end, start = self.log_end_offset, self.log_start_offset
         end = log_end if end_offset is None else end_offset
         if offset > log_end or offset < start:
@@ -567,7 +567,7 @@ class PartitionLog:
             LogIsTruncated: a pool thread cuts the log.
             KafkaStorageError: the disk failed.
         """
-        self.loan.refuse_read()
+        self.lease.refuse_read()
         aborted = self.segments.aborted
         if not aborted:
             return []
@@ -696,21 +696,21 @@ class PartitionLog:
 
     def continue_from(self, old: "PartitionLog") -> None:
         """Know what only memory knew of a log of which this one is the copy."""
-        self.copied_through, self.unjudged_end = old.copied_through, old.unjudged_end
+        self.copied_through, self.unvalidated_end = old.copied_through, old.unvalidated_end
         self.hold = old.hold
 
-    def close(self, clean: bool = True, *, by_lender: bool = False) -> None:
+    def close(self, clean: bool = True, *, by_leaseholder: bool = False) -> None:
         """Let go of all files; `clean` also writes what saves the next start its recovery.
 
         Args:
             clean: see above.
-            by_lender: the log is lent by the caller, whose pool thread has ended.
+            by_leaseholder: the log is leased by the caller, whose pool thread has ended.
 
         Raises:
             KafkaStorageError: the disk failed: the next start must recover.
         """
-        is_lent = self.loan.is_lent and not by_lender
-        assert not is_lent, "its thread would go on in another log's files"
+        is_leased = self.lease.is_leased and not by_leaseholder
+        assert not is_leased, "its thread would continue in another log's files"
         if clean and self.health.failure is None:
             try:
                 self.producers.write_last(self.log_end_offset)
@@ -721,12 +721,12 @@ class PartitionLog:
                 self.health.fail(error)
         self.health.close()
         # From here on another log may have this name: nothing may be done by it any more.
-        self.changed = _tell_nobody  # a waiting partition holds the log: both were in a cycle
+        self.changed = _notify_none  # a waiting partition holds the log: both were in a cycle
         self.epoch_file.close()
         self.producers.close()
         self.cleaning.close()
         self.segments.close()
 
 
-def _tell_nobody() -> None:
+def _notify_none() -> None:
     pass

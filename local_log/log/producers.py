@@ -57,7 +57,7 @@ class LogProducers:
     def write_due(self) -> None:
         """Write the snapshots that wait for it; on any thread.
 
-        The log can do without them: a snapshot that cannot be written is left out.
+        The log can do without them: a snapshot that cannot be written is excluded.
         """
         while self._due:
             with self._mutex:

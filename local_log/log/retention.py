@@ -33,7 +33,7 @@ def learn_ages(partition_log: PartitionLog, now_ms: int) -> None:
     """
     if not partition_log.is_offline:
         partition_log.hold.look_at_disk(partition_log.disk, partition_log.directory, now_ms)
-        # A log that begins anew has none for a moment.
+        # A log that begins again has none for a moment.
         partition_log.segments.on_a_copy(lambda some: some and _decide(partition_log, some, now_ms))
 
 
@@ -57,7 +57,7 @@ def expire(
     Raises:
         KafkaStorageError: the disk failed.
     """
-    assert not partition_log.loan.is_lent
+    assert not partition_log.lease.is_leased
     if partition_log.is_offline or partition_log.cleaning.is_running:
         return None
     segments = partition_log.segments
@@ -111,7 +111,7 @@ def take_out(partition_log: PartitionLog, expiry: Expiry) -> tuple[tuple[int, Re
     Raises:
         KafkaStorageError: the disk failed.
     """
-    assert not partition_log.loan.is_lent
+    assert not partition_log.lease.is_leased
     segments = partition_log.segments
     count = 0
     safe_below = max(partition_log.log_start_offset, partition_log.copied_through + 1)

@@ -1,8 +1,8 @@
 """The segments of one log: which there are, where batches lie, how segments come and go.
 
-The lists are changed by one thread at a time, see `loan`. What reads on a pool thread beside it
-works on a copy (`on_a_copy`): appends, rolls and drops go on. A read on the loop beside an append
-on a pool thread looks no further than `tail`, which is set when a batch is wholly there.
+The lists are changed by one thread at a time, see `lease`. What reads on a pool thread beside it
+works on a copy (`on_a_copy`): appends, rolls and drops continue. A read on the loop beside an
+append on a pool thread looks no further than `tail`, which is set when a batch is wholly there.
 
 A log of thousands of segments lets them go in one step, in memory; their files are renamed away on
 a pool thread (`rename_leaving`). Until then a start finds them again and lets them go again: the
@@ -60,13 +60,13 @@ class LogSegments:
         "_directory",
         "_disk",
         "_has_gaps",
-        "_has_said_damage",
+        "_has_logged_damage",
         "_health",
         "_leaving",
-        "_mending",
         "_older",
         "_recent",
         "_renaming",
+        "_repairing",
         "_topic_partition",
         "aborted",
         "active",
@@ -100,11 +100,11 @@ class LogSegments:
         # Base offset -> position and size of the newest batches of the active segment.
         self._recent: dict[int, tuple[int, int]] = {}
         self._older: dict[int, tuple[int, int]] = {}
-        self._has_said_damage = self._has_gaps = False
+        self._has_logged_damage = self._has_gaps = False
         # Those that have left the lists and still have their names, oldest first.
         self._leaving: deque[tuple[LogSegment, ProducerSnapshots]] = deque()
         self._renaming = make_mutex()  # the loop may wait for it
-        self._mending = make_mutex()  # held while a file is written: `close` waits for it
+        self._repairing = make_mutex()  # held while a file is written: `close` waits for it
         self.roll_ms = 0
         self._count_bytes()
         self._set_roll_ms()
@@ -272,8 +272,8 @@ class LogSegments:
             CorruptMessage: always.
         """
         problem = f"damaged batch at byte {position} of {path}: offset {offset}"
-        if not self._has_said_damage:
-            self._has_said_damage = True
+        if not self._has_logged_damage:
+            self._has_logged_damage = True
             log.error("%s: %s", self._topic_partition, problem)
         raise CorruptMessage(problem)
 
@@ -323,14 +323,14 @@ class LogSegments:
             begin: called with `base_offset` when its files are there, before anything is closed.
 
         Raises:
-            OSError: the disk failed; the active segment goes on, unless it is half closed.
+            OSError: the disk failed; the active segment continues, unless it is half closed.
         """
         self.active.prepare_inactive()
         try:
             segment = self._create(base_offset, now_ms)
             begin(base_offset)
         except OSError:
-            # The old segment goes on, perhaps past this offset: no file may begin there.
+            # The old segment continues, perhaps past this offset: no file may begin there.
             for suffix in SEGMENT_SUFFIXES:
                 self._disk.unlink(path_of(self._directory, base_offset, suffix))
             raise
@@ -473,7 +473,7 @@ class LogSegments:
             self.roll(end, self.active.created_ms, _without_snapshot)
         self._disk.fsync_path(self._directory)
 
-    def begin_anew(self, offset: int, delete: Callable[[list[Path]], None]) -> None:
+    def restart(self, offset: int, delete: Callable[[list[Path]], None]) -> None:
         """Drop everything and begin an empty segment at `offset`; durably.
 
         Args:
@@ -499,7 +499,7 @@ class LogSegments:
         delete(paths)
 
     def truncated(self) -> None:
-        """After `cut` or `begin_anew`: count anew what depends on the segments."""
+        """After `cut` or `restart`: count again what depends on the segments."""
         self._changes += 1
         self.forget_places()
         self.aborted.changed(self.all)
@@ -512,7 +512,7 @@ class LogSegments:
         None is renamed or written any more: the directory may have another name, and its name
         another log.
         """
-        with self._mending, self._renaming:
+        with self._repairing, self._renaming:
             for segment, _ in self._leaving:
                 segment.release()
             self._leaving.clear()
@@ -547,14 +547,14 @@ class LogSegments:
     def write_file(self, path: Path, data: Buffer) -> None:
         """Replace a file of a closed segment; a caller that opens it then makes it durable.
 
-        One after the other: the tier may ask for a segment again while a thread still mends it for
-        an earlier question, and both write one file, under one temporary name.
+        One after the other: the tier may ask for a segment again while a thread still repairs it
+        for an earlier question, and both write one file, under one temporary name.
 
         Raises:
             LogClosed: the log was closed.
             OSError: the disk failed.
         """
-        with self._mending:
+        with self._repairing:
             if self._health.is_closed:
                 raise self._health.gone()
             self._disk.atomic_write(path, data, durable=False)

@@ -2,7 +2,7 @@
 
 First it is said, in memory and on disk, that the log reaches no further; then files change; then
 what was known of the dropped records is forgotten. A start in the middle of this must not take it
-for a loss. To learn the producers again may take seconds: a log in use is lent (`loan`).
+for a loss. To learn the producers again may take seconds: a log in use is leased (`lease`).
 """
 
 from local_log.log.partition_log import PartitionLog
@@ -62,7 +62,7 @@ def truncate_fully_and_start_at(
         moves_start = not (keep_log_start and start <= offset)
         if moves_start and offset > start:
             log.move_log_start(offset)  # or the old first segment would count as lost
-        log.segments.begin_anew(offset, log.delete)
+        log.segments.restart(offset, log.delete)
         if moves_start:
             log.epochs.clear()
             if offset < start:
@@ -79,4 +79,4 @@ def _forget_above(log: PartitionLog, end: int) -> None:
     log.producers.cut(log.segments.all, start=log.log_start_offset, end=end)
     # What is not here any more was committed.
     log.update_high_watermark(max(log.high_watermark, log.local_log_start_offset))
-    log.loan.when_here(log.changed)
+    log.lease.when_here(log.changed)

@@ -68,7 +68,7 @@ def collect(
         elif name == HIGH_WATERMARKS:
             offsets[tp] = log.high_watermark
         elif log.log_start_known and (log.config.remote_storage_enable or log.log_start_offset > 0):
-            # A plain log that begins at 0 is left out, as in Kafka.
+            # A plain log that begins at 0 is excluded, as in Kafka.
             offsets[tp] = log.log_start_offset
     if name == RECOVERY_POINTS:
         for tp, point in refused.items():

@@ -40,7 +40,7 @@ class DirFailures:
             return
         log.error("log directory is offline: path=%s error=%s", directory.path, error)
         self._to_loop(partial(self._spread, directory, error))
-        self._pool.submit(directory.forget_running_life)  # nobody waits for it
+        self._pool.submit(directory.forget_running_incarnation)  # nobody waits for it
 
     def _spread(self, directory: LogDir, error: OSError) -> None:
         for log in self._hosted.logs_in(directory).values():

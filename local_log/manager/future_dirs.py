@@ -72,7 +72,7 @@ class NewBeginning(NamedTuple):
     Attributes:
         offset: of the first segment: log end, high watermark and recovery point.
         log_start: at most `offset`; what lies between is remote.
-        chain: epochs from `log_start` on at least; what lies elsewhere is left out.
+        chain: epochs from `log_start` on at least; what lies elsewhere is excluded.
         producer_snapshot: Kafka's file, as of `offset`.
         accepted: what the log is to remember; an adopted end in it is made when it is opened.
     """

@@ -74,7 +74,7 @@ class HostedLogs:
     def close_replaced(self, tp: TopicPartition) -> None:
         """Close a log that another one is about to replace; it stays the partition's until then."""
         self.being_replaced.add(tp)
-        self._logs[tp].close(clean=False, by_lender=True)
+        self._logs[tp].close(clean=False, by_leaseholder=True)
 
     def replace(self, log: PartitionLog, directory: LogDir) -> None:
         """A log has taken the place of another, in this directory."""

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-SAY_EVERY_MS: Final = 10_000
+LOG_EVERY_MS: Final = 10_000
 
 
 class LoadRun:
@@ -51,7 +51,7 @@ class LoadRun:
         self._outcomes: dict[TopicPartition, Loaded] = {}
         self._is_stopped = False
         self._counting = make_mutex()
-        self._said_ms = 0
+        self._logged_ms = 0
         self.done = 0
         self.total: int | None = None
         loader.check_stop = self.check_stop
@@ -89,7 +89,7 @@ class LoadRun:
         Raises:
             LoadStopped: by `stop`.
         """
-        began_ms = self._said_ms = self._clock.monotonic_ms()
+        began_ms = self._logged_ms = self._clock.monotonic_ms()
         working = [directory for directory in self._dirs if directory.works]
         looked = self._on_each(working, self._loader.look_into)
         for directory, (names, _) in zip(working, looked, strict=True):
@@ -124,12 +124,12 @@ class LoadRun:
             with self._counting:
                 self._outcomes[tp] = outcome
                 self.done += 1
-                self._say_progress()
+                self._log_progress()
 
-    def _say_progress(self) -> None:
+    def _log_progress(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._said_ms >= SAY_EVERY_MS:
-            self._said_ms = now_ms
+        if now_ms - self._logged_ms >= LOG_EVERY_MS:
+            self._logged_ms = now_ms
             log.info("%s", self.stage())
 
     def _on_each(self, directories: Sequence[LogDir], work: Callable[[LogDir], T]) -> list[T]:
@@ -143,7 +143,7 @@ class LoadRun:
             try:
                 return work(directory)
             except BaseException:
-                self.stop()  # the others need not go on
+                self.stop()  # the others need not continue
                 raise
 
         futures = [self._pool(one).submit(guarded, one) for one in directories]

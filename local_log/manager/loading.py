@@ -44,15 +44,15 @@ from local_log.manager.log_dir import (
     UNKNOWN,
     LogDir,
 )
-from local_log.manager.placement import FoundReplica, WantedReplica, place
+from local_log.manager.placement import FoundReplica, TargetReplica, place
 from local_log.recovery.survey import OpenRequest
-from local_log.segment.reading import CheckStop, go_on
+from local_log.segment.reading import CheckStop, proceed
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
 
 
-WantedFor = Callable[[TopicPartition], WantedReplica | None]
+TargetFor = Callable[[TopicPartition], TargetReplica | None]
 
 # The name of a file is taken by something else, or a file may not be read: that is one partition's
 # trouble, while any other error means that the disk is broken.
@@ -65,7 +65,7 @@ class Refused:
 
     Attributes:
         directories: log directories its files lie in.
-        reason: for people, with the way out.
+        reason: for people, with the remedy.
         recovery_point: what the checkpoint is to say; UNKNOWN if that is not known.
         foreign: those of the directories whose files say that they are another partition.
     """
@@ -166,7 +166,7 @@ class LoadRequest:
     hooks_for: Callable[[TopicPartition, LogDir], LogHooks]
     own_names: Container[str]
     fail_dir: Callable[[LogDir, OSError], None]
-    wanted: WantedFor | None
+    wanted: TargetFor | None
     compare: bool = True
     without_sidecars: Collection[Path] = ()
     last_broker_epoch: int | None = None
@@ -187,7 +187,7 @@ class Loader:
         self._request = request
         self._config_for = request.config_for
         self._fail_dir = request.fail_dir
-        self.check_stop: CheckStop = go_on
+        self.check_stop: CheckStop = proceed
 
     def look_into(self, directory: LogDir) -> tuple[list[TopicPartition], list[FoundFuture]]:
         """Read what a log directory says of itself, and the names of its partitions.
@@ -200,7 +200,7 @@ class Loader:
         request = self._request
         try:
             directory.prepare(compare=self._compares(directory))
-            directory.read_running_life()
+            directory.read_running_incarnation()
             directory.read_clean_mark(request.last_broker_epoch if request.compare else None)
             directory.read_checkpoints()
             if not directory.is_sound(RECOVERY_POINTS):
@@ -276,7 +276,7 @@ class Loader:
         found: Mapping[TopicPartition, Sequence[LogDir]],
         moves: list[FoundFuture],
     ) -> bool:
-        """Whether it is left as it is: the move goes on, or the log may be where it came from."""
+        """Whether it is left as it is: the move continues, or the log may be where it came from."""
         tp, moved = future.marker.topic_partition, future.marker.moved
         if moved is None:
             return False
@@ -306,7 +306,7 @@ class Loader:
         Returns:
             What became of it.
         """
-        candidates, wanted_for = [], self._request.wanted
+        candidates, target_for = [], self._request.wanted
         for directory in directories:
             if directory.works:
                 try:
@@ -317,13 +317,13 @@ class Loader:
                     self._fail_dir(directory, error)
         if not candidates:
             return refusal(tp, directories, f"{directories[0].path} is offline")
-        if wanted_for is None:
+        if target_for is None:
             topic_id = next((one.topic_id for one in candidates if one.topic_id), ZERO_UUID)
-            wanted: WantedReplica | None = WantedReplica(
+            wanted: TargetReplica | None = TargetReplica(
                 topic_id, tp.partition, None, was_never_served=topic_id != ZERO_UUID
             )
         else:
-            wanted = wanted_for(tp)
+            wanted = target_for(tp)
         removed = [one for one in candidates if self._was_removed(one, wanted)]
         outcome = Loaded(unwanted=[Unwanted(tp, one.directory, True) for one in removed])
         candidates = [one for one in candidates if one not in removed]
@@ -355,7 +355,7 @@ class Loader:
             return Loaded.of_all([outcome, refused])
         if placement.opened is not None:
             # Who asks for whatever is there knows of no replica that was served.
-            never_served = wanted_for is None or _was_never_served(wanted)
+            never_served = target_for is None or _was_never_served(wanted)
             one = candidates[placement.opened]
             opened = self._open(tp, one, wanted, never_served=never_served)
             outcome = Loaded.of_all([outcome, opened])
@@ -364,7 +364,7 @@ class Loader:
         ]
         return outcome
 
-    def _was_removed(self, one: _Candidate, wanted: WantedReplica | None) -> bool:
+    def _was_removed(self, one: _Candidate, wanted: TargetReplica | None) -> bool:
         """Whether it is of a topic whose removal was read, and nothing says otherwise."""
         owner = one.files.owner
         return (
@@ -385,7 +385,7 @@ class Loader:
             return _Candidate(directory, path, files, says, is_named=False)
         return _Candidate(directory, path, files, topic_id, is_named=True)
 
-    def _believed(self, candidate: _Candidate, wanted: WantedReplica) -> _Candidate:
+    def _believed(self, candidate: _Candidate, wanted: TargetReplica) -> _Candidate:
         """Where the id of the partition is in its file, a sidecar of another topic is a mistake."""
         owner = candidate.files.owner
         if owner is None or owner.topic_id == wanted.topic_id:
@@ -406,7 +406,7 @@ class Loader:
         self,
         tp: TopicPartition,
         found: _Candidate,
-        wanted: WantedReplica,
+        wanted: TargetReplica,
         *,
         never_served: bool,
     ) -> Loaded:
@@ -474,7 +474,7 @@ class Loader:
             outcome.moved.append((tp, noted, directory))
         return outcome
 
-    def _identify(self, found: _Candidate, wanted: WantedReplica) -> None:
+    def _identify(self, found: _Candidate, wanted: TargetReplica) -> None:
         """Write again what the files do not say, and make the sidecar say what they do."""
         files = found.files
         if wanted.topic_id == ZERO_UUID:
@@ -499,7 +499,7 @@ def refusal(
     return Loaded(refused={tp: refused})
 
 
-def _was_never_served(wanted: WantedReplica) -> bool:
+def _was_never_served(wanted: TargetReplica) -> bool:
     return wanted.directory_id is None and wanted.was_never_served and not wanted.is_lost
 
 

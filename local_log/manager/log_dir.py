@@ -23,22 +23,22 @@ HIGH_WATERMARKS = offset_checkpoint.HIGH_WATERMARKS
 CLEANER_OFFSETS = offset_checkpoint.CLEANER_OFFSETS
 CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-RUNNING_LIFE = "tidemark.running-life"
-"""Which life of the broker writes here, since which start of the machine."""
+RUNNING_INCARNATION = "tidemark.running-life"
+"""Which incarnation of the broker writes here, since which start of the machine."""
 LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
-LIVES = "tidemark-lives"
+INCARNATION_HISTORY = "tidemark-lives"
 COMMITTED_METADATA = "tidemark-committed-metadata"
 OWN_NAMES = frozenset(
     {
         *CHECKPOINTS,
         CLEANER_OFFSETS,
         CLEAN_SHUTDOWN,
-        RUNNING_LIFE,
+        RUNNING_INCARNATION,
         LOCK,
         META_PROPERTIES,
         SIDECAR,
-        LIVES,
+        INCARNATION_HISTORY,
         COMMITTED_METADATA,
         "bootstrap.checkpoint",
     }
@@ -56,9 +56,10 @@ class LogDir:
         directory_id: 16 raw bytes from `meta.properties`, zero if that is not there.
         was_clean: the last stop was clean; known after `read_clean_mark`.
         broker_epoch: at that stop, -1 if unknown.
-        same_boot_epoch: broker epoch of the last life where the machine has run without a break
-            since it began: a kill of the process has lost nothing. -1: it has not, or unknown.
-        same_boot_life: incarnation id of that life; None: unknown.
+        same_boot_epoch: broker epoch of the last incarnation where the machine has run without a
+            break since it began: a kill of the process has lost nothing. -1: it has not, or
+            unknown.
+        same_boot_incarnation: incarnation id of that incarnation; None: unknown.
         failure: why it is offline, None while it works.
         checkpointing: held while a checkpoint is collected and written. The loop and pool threads
             write them, under one temporary name, and the older one must not come last.
@@ -74,7 +75,7 @@ class LogDir:
         self.directory_id = ZERO_UUID
         self.was_clean = False
         self.broker_epoch = self.same_boot_epoch = -1
-        self.same_boot_life: bytes | None = None
+        self.same_boot_incarnation: bytes | None = None
         self.failure: Exception | None = None
         self._failing = make_mutex()
         self.checkpointing = make_mutex()
@@ -145,8 +146,8 @@ class LogDir:
         """Read the mark of a clean stop and remove it: from now on the directory is in use.
 
         Args:
-            last_broker_epoch: of this broker's last registration: a mark of another life is an
-                old copy. None: not known.
+            last_broker_epoch: of this broker's last registration: a mark of another incarnation is
+                an old copy. None: not known.
         """
         path = self.path / CLEAN_SHUTDOWN
         try:
@@ -162,47 +163,49 @@ class LogDir:
             log.warning("clean-shutdown mark is damaged, every log is recovered: %s", path)
             self.was_clean = False
         if last_broker_epoch is not None and self.broker_epoch != last_broker_epoch:
-            log.warning("clean-shutdown mark is of another life, ignored: %s", path)
+            log.warning("clean-shutdown mark is of another incarnation, ignored: %s", path)
             self.was_clean = False
         self.disk.unlink(path)
         self.disk.fsync_path(self.path)
 
-    def read_running_life(self) -> None:
-        """Learn which life wrote here last, where its page cache is still that of this machine."""
+    def read_running_incarnation(self) -> None:
+        """Learn which incarnation wrote here last, if the machine has not restarted since."""
         try:
-            life = json.loads(self.disk.read_file(self.path / RUNNING_LIFE))
-            if life["bootId"] == self.disk.boot_id() != "":
-                self.same_boot_epoch = int(life["brokerEpoch"])
-                named = life.get("incarnationId")
-                self.same_boot_life = None if named is None else uuid_from_text(named)
+            incarnation = json.loads(self.disk.read_file(self.path / RUNNING_INCARNATION))
+            if incarnation["bootId"] == self.disk.boot_id() != "":
+                self.same_boot_epoch = int(incarnation["brokerEpoch"])
+                named = incarnation.get("incarnationId")
+                self.same_boot_incarnation = None if named is None else uuid_from_text(named)
         except FileNotFoundError:
             pass
         except (ValueError, KeyError, TypeError):
-            log.warning("%s is damaged: the end of the last life counts as unclean", self.path)
+            log.warning(
+                "%s is damaged: the end of the last incarnation counts as unclean", self.path
+            )
 
-    def write_running_life(self, broker_epoch: int, incarnation_id: bytes) -> None:
-        """Say which life writes here from now on, or was the last that did.
+    def write_running_incarnation(self, broker_epoch: int, incarnation_id: bytes) -> None:
+        """Say which incarnation writes here from now on, or was the last that did.
 
         Raises:
             OSError: the disk failed.
         """
-        life = {
+        incarnation = {
             "version": 0,
             "brokerEpoch": broker_epoch,
             "bootId": self.disk.boot_id(),
             "incarnationId": uuid_to_text(incarnation_id),
         }
-        text = json.dumps(life, separators=(",", ":"))
-        self.disk.atomic_write(self.path / RUNNING_LIFE, text.encode())
-        self.same_boot_epoch, self.same_boot_life = broker_epoch, incarnation_id
+        text = json.dumps(incarnation, separators=(",", ":"))
+        self.disk.atomic_write(self.path / RUNNING_INCARNATION, text.encode())
+        self.same_boot_epoch, self.same_boot_incarnation = broker_epoch, incarnation_id
 
-    def forget_running_life(self) -> None:
+    def forget_running_incarnation(self) -> None:
         """After a failure: what a failed fsync was for may be gone, though the machine runs on."""
         try:
-            self.disk.unlink(self.path / RUNNING_LIFE)
+            self.disk.unlink(self.path / RUNNING_INCARNATION)
             self.disk.fsync_path(self.path)
         except OSError as error:
-            log.warning("%s stays: %s", self.path / RUNNING_LIFE, error)
+            log.warning("%s stays: %s", self.path / RUNNING_INCARNATION, error)
 
     def write_clean_mark(self, broker_epoch: int) -> None:
         """Say that everything here was flushed and closed."""

@@ -25,7 +25,7 @@ from local_log.manager.dir_failures import DirFailures
 from local_log.manager.future_dirs import FoundFuture, NewBeginning
 from local_log.manager.hosted_logs import HostedLogs
 from local_log.manager.load_run import LoadRun
-from local_log.manager.loading import Loaded, Loader, LoadFacts, LoadRequest, Refused, WantedFor
+from local_log.manager.loading import Loaded, Loader, LoadFacts, LoadRequest, Refused, TargetFor
 from local_log.manager.log_dir import (
     CHECKPOINTS,
     CLEANER_OFFSETS,
@@ -61,7 +61,7 @@ class LogManager:
     Attributes:
         failures: of log directories.
         moves: of logs to other log directories.
-        interrupted: copies that moves of earlier lives have left.
+        interrupted: copies that moves of earlier incarnations have left.
         preferred: where logs are to be begun, if that was said.
     """
 
@@ -137,7 +137,7 @@ class LogManager:
             directory.failure = reason
 
     def load_run(
-        self, wanted: WantedFor | None = None, *, threads: int = 1, **facts: Unpack[LoadFacts]
+        self, wanted: TargetFor | None = None, *, threads: int = 1, **facts: Unpack[LoadFacts]
     ) -> LoadRun:
         """Make what opens the logs that are wanted, recovering those not stopped cleanly.
 
@@ -162,7 +162,7 @@ class LogManager:
         return LoadRun(Loader(self.dirs, self._ports, request), self.dirs, self._ports, threads)
 
     def load(
-        self, wanted: WantedFor | None = None, *, threads: int = 1, **facts: Unpack[LoadFacts]
+        self, wanted: TargetFor | None = None, *, threads: int = 1, **facts: Unpack[LoadFacts]
     ) -> None:
         """Open the logs, see `load_run`, and return when they are: for callers that may wait."""
         self.take(self.load_run(wanted, threads=threads, **facts).run())
@@ -227,7 +227,9 @@ class LogManager:
 
     @property
     def clean_epoch(self) -> int:
-        """Broker epoch of the last life, where no directory has lost the end of a log; else -1.
+        """Broker epoch of the last incarnation, where no directory has lost the end of a log.
+
+        Else -1.
 
         DIFFERS: to Kafka a killed process is an unclean end. What it wrote is in the page cache, so
         only a machine that stopped since can have lost it (model of replication, F1).
@@ -238,14 +240,14 @@ class LogManager:
         }
         return epochs.pop() if len(epochs) == 1 else -1
 
-    def note_running_life(self, broker_epoch: int, incarnation_id: bytes) -> None:
-        """Say in each directory which life writes there; on a thread that may wait.
+    def note_running_incarnation(self, broker_epoch: int, incarnation_id: bytes) -> None:
+        """Say in each directory which incarnation writes there; on a thread that may wait.
 
         Raises:
-            OSError: a disk failed; the end of this life will count as unclean.
+            OSError: a disk failed; the end of this incarnation will count as unclean.
         """
         for directory in self.online_dirs():
-            directory.write_running_life(broker_epoch, incarnation_id)
+            directory.write_running_incarnation(broker_epoch, incarnation_id)
 
     def online_dirs(self) -> list[LogDir]:
         """The directories that work."""

@@ -1,4 +1,4 @@
-"""What is done for every log from time to time, some logs in each turn of the loop.
+"""What is done for every log from time to time, some logs in each iteration of the loop.
 
 Flushes that nobody waits for are made a few at a time: a pool that has thousands of them queued
 would keep those after a roll, and the checkpoints, waiting.
@@ -49,13 +49,13 @@ class LogMaintenance:
         self._expiring = Runner(self._expiries, scheduler, failed=failed)
 
     def flush_due(self, now_ms: int) -> None:
-        """Flush where `flush.ms` has passed; a pass that runs goes on alone."""
+        """Flush where `flush.ms` has passed; a pass that runs continues alone."""
         if not self._flushing.is_running:
             self._now_ms = now_ms
             self._flushing.start()
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that were silent for too long; a pass that runs goes on alone."""
+        """Forget producers that were silent for too long; a pass that runs continues alone."""
         if not self._expiring.is_running:
             self._now_ms, self._expiration_ms = now_ms, expiration_ms
             self._expiring.start()
@@ -80,7 +80,7 @@ class LogMaintenance:
             producers = each.producers.states
             ids = list(producers.producers)
             for start in range(0, len(ids), SLICE_PRODUCERS):
-                if not self._is_open(each) or each.loan.is_lent:
+                if not self._is_open(each) or each.lease.is_leased:
                     break
                 some = ids[start : start + SLICE_PRODUCERS]
                 producers.expire(now_ms, expiration_ms, some)

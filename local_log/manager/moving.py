@@ -1,16 +1,16 @@
 """A log moves to another log directory of its broker, while it is read and written (KIP-113).
 
 Its segments are copied into a future directory there (`future_dirs`): bytes as they are, a piece at
-a time on a pool thread, while the log goes on. The loop compares what is copied with the segments
+a time on a pool thread, while the log continues. The loop compares what is copied with the segments
 of now, so whatever leaves the log, by retention, compaction or a truncation, leaves the copy; what
-a truncation may have changed is copied again. When little is missing the log is rolled and lent,
+a truncation may have changed is copied again. When little is missing the log is rolled and leased,
 the rest is copied, all of it is made durable, and the two change places (`replacement`).
 
 Remote segments stay where they are: what a tiered log has here is its local segments, its epoch
 chain, its producers and what was accepted of it, and these come along.
 
 The future directory and its marker are made before anybody hears that the move is accepted: by them
-a start begins it again, see `Loaded.moves`. The copy itself begins anew then.
+a start begins it again, see `Loaded.moves`. The copy itself begins again then.
 """
 
 import errno
@@ -78,7 +78,7 @@ class _SourceFailedError(TidemarkError):
         self.error = error
 
 
-class SegmentGone(KafkaStorageError):
+class SegmentDeleted(KafkaStorageError):
     """A file that was to be copied has left the log meanwhile."""
 
 
@@ -273,7 +273,7 @@ class LogMoves:
         try:
             with self._watched(move):
                 self._copy(move, step)
-        except SegmentGone:
+        except SegmentDeleted:
             return False
         return True
 
@@ -289,7 +289,7 @@ class LogMoves:
                 self._disk.fsync_path(path)
 
     def finish(self, move: LogMove, steps: Iterable[Step]) -> Future:
-        """Copy the rest of a log that is lent and rolled; whole and durable on return.
+        """Copy the rest of a log that is leased and rolled; whole and durable on return.
 
         Args:
             move: its segments are copied, but for `steps`.
@@ -409,7 +409,7 @@ class LogMoves:
         while position < step.end:
             data = _read(disk, source, position, min(CHUNK_BYTES, step.end - position))
             if not data:
-                raise SegmentGone(f"{source.path} has become shorter")
+                raise SegmentDeleted(f"{source.path} has become shorter")
             disk.append(target, data)
             position += len(data)
         if step.closes_at is not None:
@@ -443,7 +443,7 @@ class LogMoves:
             yield
         except _SourceFailedError as failed:
             if isinstance(failed.error, FileNotFoundError):
-                raise SegmentGone(str(failed.error)) from failed
+                raise SegmentDeleted(str(failed.error)) from failed
             move.log.health.fail(failed.error)
         except OSError as error:
             if error.errno not in _FULL:

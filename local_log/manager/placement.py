@@ -11,7 +11,7 @@ from kafka_protocol.wire.primitives import uuid_to_text
 
 
 @dataclass(frozen=True, slots=True)
-class WantedReplica:
+class TargetReplica:
     """What the metadata say of a replica of this broker.
 
     Attributes:
@@ -51,14 +51,14 @@ class FoundReplica:
     partition: int | None
     holds_records: bool = True
 
-    def fits(self, wanted: WantedReplica) -> bool:
+    def fits(self, wanted: TargetReplica) -> bool:
         """Whether nothing in it says that it is another partition."""
         return self.topic_id in (None, wanted.topic_id) and self.partition in (
             None,
             wanted.partition,
         )
 
-    def is_certain(self, wanted: WantedReplica) -> bool:
+    def is_certain(self, wanted: TargetReplica) -> bool:
         """Whether it says itself that it is the wanted one."""
         return self.topic_id == wanted.topic_id and self.fits(wanted)
 
@@ -79,7 +79,7 @@ class Placement:
     Attributes:
         opened: index of the found directory to open.
         is_begun: there is none, and the replica may be begun.
-        offline: why neither is right, for people, with the way out.
+        offline: why neither is right, for people, with the remedy.
         aside: indexes of found directories to be renamed away; their files stay.
     """
 
@@ -90,7 +90,7 @@ class Placement:
 
 
 def place(
-    wanted: WantedReplica, found: Sequence[FoundReplica], working: Collection[bytes]
+    wanted: TargetReplica, found: Sequence[FoundReplica], working: Collection[bytes]
 ) -> Placement:
     """Decide for one partition.
 
@@ -120,7 +120,9 @@ def place(
     if wanted.directory_id not in working:
         return Placement(
             offline=f"its log directory {shown} is missing or does not work (`tidemark directories "
-            "list`): mount or mend it and start the broker again; if it is gone for good, give it "
+            "list`): mount or repair it and start the broker again; if it is gone permanently, "
+            "give "
+            "it "
             f"up with `tidemark directories forget {shown}`" + _others(found)
         )
     if any(one.directory_id == wanted.directory_id for one in found):
@@ -138,7 +140,7 @@ def place(
 
 
 def _place_unassigned(
-    wanted: WantedReplica, found: Sequence[FoundReplica], fitting: Sequence[int]
+    wanted: TargetReplica, found: Sequence[FoundReplica], fitting: Sequence[int]
 ) -> Placement:
     certain = [index for index in fitting if found[index].is_certain(wanted)]
     if len(certain) == 1:

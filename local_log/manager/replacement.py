@@ -141,9 +141,9 @@ class LogReplacement:
     # -- the swap
 
     def plan_swap(self, future: Future) -> Swap:
-        """Close the present log for good; on the loop.
+        """Close the present log permanently; on the loop.
 
-        The caller lends it (`truncates=True`) before anything else happens on the loop, and takes
+        The caller leases it (`truncates=True`) before anything else happens on the loop, and takes
         it back after `take`: until then whoever reads it is to ask again.
 
         Raises:
@@ -164,7 +164,7 @@ class LogReplacement:
         if future.marker.moved is not None:
             return self._move(future, aside)
         old, directory = future.replaces, future.directory
-        assert old.loan.is_truncating, "nobody may read it meanwhile"
+        assert old.lease.is_truncating, "nobody may read it meanwhile"
         if not directory.works:
             return KafkaStorageError(f"{directory.path} is offline: {directory.failure}")
         try:
@@ -187,7 +187,7 @@ class LogReplacement:
         """Let a log be the partition's in another log directory, whose checkpoints know it."""
         old, target, tp = future.replaces, future.directory, future.marker.topic_partition
         source = self._hosted.directory_of(tp)
-        assert old.loan.is_truncating, "nobody may read it meanwhile"
+        assert old.lease.is_truncating, "nobody may read it meanwhile"
         assert source is not None, "it is being replaced"
         if not source.works:
             return KafkaStorageError(f"{source.path} is offline: {source.failure}")
@@ -209,9 +209,9 @@ class LogReplacement:
     def _undo(
         self, future: Future, aside: Path, source: LogDir, error: OSError | LogRefused
     ) -> Swapped:
-        """Go on where the log was: what the other disk holds by now, only a start finds out."""
+        """Continue where the log was: what the other disk holds by now, only a start finds out."""
         old, tp = future.replaces, future.marker.topic_partition
-        log.error("move failed, the log goes on where it was: partition=%s error=%s", tp, error)
+        log.error("move failed, the log continues where it was: partition=%s error=%s", tp, error)
         if isinstance(error, OSError):
             self._failures.blame(future.directory, error)
         with suppress(OSError):

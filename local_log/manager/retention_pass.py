@@ -4,7 +4,7 @@ Log starts are on the disk before a first segment goes: a kill after it must sti
 or clients would be told that what is remote is gone, and a lost first segment would look like an
 expired one. Whatever waits for the disk is done on the pool: the ages of the oldest segments, which
 a start does not read, log starts, the epoch chains that then begin there, and the new names of what
-goes. The rest is the loop's, a slice of the logs at a time; a log that is lent comes last.
+goes. The rest is the loop's, a slice of the logs at a time; a log that is leased comes last.
 """
 
 import logging
@@ -32,7 +32,7 @@ Expired = list[tuple[PartitionLog, Expiry]]
 
 SLICE_LOGS: Final = 50
 """For so many logs the pool does its part at a time."""
-LOOK_WORK: Final = 20
+CHECK_WORK: Final = 20
 CHANGE_WORK: Final = 1_000
 """Units of work (`runtime.work`) of a log that stays as it is, and of one that files change of."""
 
@@ -88,7 +88,7 @@ class RetentionPass:
         def work() -> Work[None]:
             late = yield from self._round(logs, now_ms, dropped, release_copied=release_copied)
             for each in late:  # a disk that hangs may have them: all others have had their turn
-                yield Until(each.loan.when_here)
+                yield Until(each.lease.when_here)
                 yield from self._round([each], now_ms, dropped, release_copied=release_copied)
             ended()
 
@@ -98,15 +98,15 @@ class RetentionPass:
     def _round(
         self, logs: Sequence[PartitionLog], now_ms: int, dropped: Dropped, *, release_copied: bool
     ) -> Work[list[PartitionLog]]:
-        """Look at logs and drop what has expired of them; returns those that were lent."""
+        """Look at logs and drop what has expired of them; returns those that were leased."""
         pace, expired, late = Pace(), list[tuple[PartitionLog, Expiry]](), list[PartitionLog]()
         for some in _slices(logs):
             yield OnPool(self._pool, _learn_ages, some, now_ms)
             for each in some:
-                if each.loan.is_lent:
+                if each.lease.is_leased:
                     late.append(each)
                     continue
-                work_done = LOOK_WORK
+                work_done = CHECK_WORK
                 with _reported(each):
                     if self._is_open(each):
                         if each.roll_if_due(now_ms):
@@ -129,7 +129,7 @@ class RetentionPass:
             yield OnPool(self._pool, _write_chains, some)
             gone = []
             for each, expiry in some:
-                if each.loan.is_lent:
+                if each.lease.is_leased:
                     late.append(each)
                     continue
                 with _reported(each):

@@ -74,7 +74,7 @@ class ProducerSnapshots:
         return None
 
     def remove(self, offsets: Iterable[int]) -> None:
-        """Unlink snapshots for good.
+        """Unlink snapshots permanently.
 
         One that came back after a power cut would tell of batches that were cut off.
         """

@@ -144,7 +144,7 @@ class ProducerStates:
     # -- decisions ------------------------------------------------------------------------------
 
     def check(self, header: BatchHeader, log_end: int) -> BatchMeta | None:
-        """Judge a client's batch of a producer with an id.
+        """Validate a client's batch of a producer with an id.
 
         DIFFERS: before 4.5 Kafka lets an unknown producer begin anywhere, also in a log that never
         held a record: where the batches before it are late, they are then refused for ever

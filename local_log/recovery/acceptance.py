@@ -1,7 +1,7 @@
 """`tidemark-accepted`: what a person accepted of a log, and the holes that are known to be right.
 
 One JSON line, then its CRC32C. Holes, `sparse` and the adopted epoch are remembered for as long as
-the log lives; an accepted judgement only until a start that finds nothing wrong, an adopted end
+the log lives; an accepted validation only until a start that finds nothing wrong, an adopted end
 until one that finds the log there. A damaged file counts as missing: then nothing is accepted, and
 a log that needs it is refused again.
 """
@@ -29,7 +29,7 @@ class Adopted:
     """An end above the log's own: offsets below it were given, as the remote tier proves.
 
     Attributes:
-        begin: where the log begins anew, its segments set aside: what they hold is remote. None:
+        begin: where the log begins again, its segments set aside: what they hold is remote. None:
             its segments stay.
         end: where the log is to end (exclusive); what is between is a gap.
         chain: the epoch chain up to there.
@@ -45,14 +45,14 @@ class Accepted:
     """What is remembered.
 
     Attributes:
-        judgement: what a person looked at and took as it is; None if there is nothing.
+        validation: what a person looked at and took as it is; None if there is nothing.
         holes: (first, end) of ranges of offsets that are missing, end exclusive.
         is_sparse: offsets may be missing anywhere: a cleaner worked here, or on the leader's log.
         adopted: what `tidemark remote adopt` ordered, until it is done.
         adopted_epoch: the highest leader epoch that was used before it; -1 if there was none.
     """
 
-    judgement: RefusalFacts | None = None
+    validation: RefusalFacts | None = None
     holes: tuple[tuple[int, int], ...] = ()
     is_sparse: bool = False
     adopted: Adopted | None = None
@@ -60,7 +60,7 @@ class Accepted:
 
     def covers(self, faults: tuple[Fault, ...]) -> bool:
         """Whether a person accepted every one of these faults."""
-        known = () if self.judgement is None else self.judgement.faults
+        known = () if self.validation is None else self.validation.faults
         return set(faults) <= set(known)
 
     def knows_hole(self, first: int, end: int) -> bool:
@@ -77,10 +77,10 @@ NOTHING: Final = Accepted()
 
 def dump(accepted: Accepted) -> bytes:
     """Write the file."""
-    judgement = accepted.judgement
+    validation = accepted.validation
     content: dict[str, object] = {
         "version": _VERSION,
-        "judgement": None if judgement is None else judgement.to_json(),
+        "judgement": None if validation is None else validation.to_json(),
         "holes": [list(hole) for hole in accepted.holes],
         "sparse": accepted.is_sparse,
     }
@@ -109,9 +109,9 @@ def parse(data: bytes) -> Accepted:
     values = json.loads(line)
     if values["version"] != _VERSION:
         raise ValueError(f"version {values['version']}")
-    judgement = values["judgement"]
+    validation = values["judgement"]
     return Accepted(
-        None if judgement is None else RefusalFacts.from_json(judgement),
+        None if validation is None else RefusalFacts.from_json(validation),
         tuple((int(first), int(end)) for first, end in values["holes"]),
         bool(values["sparse"]),
         _adopted(values.get("adopted")),

@@ -1,7 +1,7 @@
 """What a person sees of a log, and how that person takes it as it is.
 
 Looking changes nothing and needs no lock. Accepting writes one file, `tidemark-accepted`, that a
-running broker reads only when it opens the log: the next start that comes to the same judgement
+running broker reads only when it opens the log: the next start that comes to the same validation
 opens it.
 """
 
@@ -13,7 +13,7 @@ from local_log.file_names import DELETED, LOG, segment_file
 from local_log.recovery.acceptance import write_accepted
 from local_log.recovery.set_aside import is_cut_name
 from local_log.recovery.survey import OpenRequest, Surveyor
-from local_log.recovery.verdict import LogSurvey, Open, Refused, SegmentSurvey, judge
+from local_log.recovery.verdict import LogSurvey, Open, Refused, SegmentSurvey, validate
 from local_log.refusal import Fault, FaultKind, describe
 from local_log.segment.reading import Ending
 from local_log.small_files import PlainFiles, SmallFiles
@@ -65,7 +65,7 @@ def inspect(disk: Disk, request: OpenRequest, files: SmallFiles | None = None) -
         request.topic_partition,
         request,
         found.survey,
-        judge(found.survey),
+        validate(found.survey),
         tuple((name, disk.size(directory / name)) for name in found.names if is_cut_name(name)),
         tuple(name for name in found.names if name.endswith(DELETED)),
     )
@@ -79,7 +79,7 @@ def accept(disk: Disk, inspection: Inspection) -> None:
     """
     verdict = inspection.verdict
     assert isinstance(verdict, Refused)
-    accepted = replace(inspection.survey.accepted, judgement=verdict.facts)
+    accepted = replace(inspection.survey.accepted, validation=verdict.facts)
     write_accepted(disk, inspection.request.directory, accepted)
 
 

@@ -34,13 +34,13 @@ from local_log.recovery.acceptance import NOTHING, write_accepted
 from local_log.recovery.salvage import Salvager, SegmentDamage
 from local_log.recovery.set_aside import cut_segment, is_cut_name, set_segment_aside
 from local_log.recovery.survey import OpenRequest, Surveyed, Surveyor
-from local_log.recovery.verdict import Open, Refused, judge
+from local_log.recovery.verdict import Open, Refused, validate
 from local_log.refusal import RefusalFacts, describe
 from local_log.segment.reading import (
     CheckStop,
     RecentBatches,
     filler,
-    go_on,
+    proceed,
     read_segment,
     runs_by_headers,
 )
@@ -73,7 +73,7 @@ class OpenedLog:
         chain_is_dirty: the epoch chain was written and not fsynced.
         chain_lost: why nothing is known of the epochs below the first segment, "" if something is.
         adopted_epoch: see `Accepted`.
-        damages: what was mended, of a log that stands damage.
+        damages: what was repaired, of a log that stands damage.
     """
 
     segments: list[LogSegment]
@@ -91,7 +91,7 @@ class OpenedLog:
 
 
 def refused(topic_partition: TopicPartition, facts: RefusalFacts) -> LogRefused:
-    """The error that names what is wrong and the way out."""
+    """The error that names what is wrong and the remedy."""
     topic, partition = topic_partition
     return LogRefused(
         "; ".join(map(describe, facts.faults)),
@@ -119,7 +119,7 @@ class LogOpener:
             OSError: the disk failed.
         """
         found, damages = self._look()
-        verdict = judge(found.survey)
+        verdict = validate(found.survey)
         if isinstance(verdict, Refused):
             raise refused(self._request.topic_partition, verdict.facts)
         self._remember(found, verdict)
@@ -162,12 +162,12 @@ class LogOpener:
         )
 
     def _look(self) -> tuple[Surveyed, Sequence[SegmentDamage]]:
-        """What is there; of a log that stands damage, once that is mended."""
+        """What is there; of a log that stands damage, once that is repaired."""
         request = self._request
         found = Surveyor(self._disk, request, self._files).look()
         if not request.salvages:
             return found, ()
-        damages = Salvager(self._disk, request.check_stop).mend(found.survey, found.segments)
+        damages = Salvager(self._disk, request.check_stop).repair(found.survey, found.segments)
         if damages:
             found = Surveyor(self._disk, request, self._files).look()
         return found, damages
@@ -175,7 +175,7 @@ class LogOpener:
     # -- what leaves the log --------------------------------------------------------------------
 
     def _remember(self, found: Surveyed, plan: Open) -> None:
-        """Keep what was accepted before anything changes, so that a kill changes no judgement."""
+        """Keep what was accepted before anything changes, so that a kill changes no validation."""
         survey = found.survey
         if survey.accepted == NOTHING and not (plan.accepted or plan.holes or plan.is_sparse):
             return
@@ -184,7 +184,7 @@ class LogOpener:
         wanted = survey.accepted.with_holes(plan.holes)
         wanted = replace(wanted, is_sparse=wanted.is_sparse or plan.is_sparse)
         if not plan.accepted:
-            wanted = replace(wanted, judgement=None)  # nothing is wrong any more
+            wanted = replace(wanted, validation=None)  # nothing is wrong any more
         if not plan.adopts:
             wanted = replace(wanted, adopted=None)  # the log is there
         if wanted != survey.accepted:
@@ -252,7 +252,7 @@ class LogOpener:
                 copy,
             )
         if plan.log_end == plan.log_start and plan.aside and not plan.cuts:
-            log.warning("log begins anew: path=%s offset=%d", self._directory, plan.log_end)
+            log.warning("log begins again: path=%s offset=%d", self._directory, plan.log_end)
 
     def _set_aside(self, base_offset: int) -> None:
         target = set_segment_aside(self._disk, self._directory, base_offset)
@@ -396,7 +396,7 @@ def _is_ours(name: str) -> bool:
 
 
 def chain_of_batches(
-    segments: Sequence[LogSegment], check_stop: CheckStop = go_on
+    segments: Sequence[LogSegment], check_stop: CheckStop = proceed
 ) -> list[EpochEntry]:
     """The chain that the batches themselves tell."""
     epochs = LeaderEpochCache()

@@ -1,4 +1,4 @@
-"""Writes a damaged segment anew from its sound batches; for logs that stand damage.
+"""Writes a damaged segment again from its sound batches; for logs that stand damage.
 
 Most logs are left alone where they contradict what is known of them: a hole in them would be a
 silent loss. `__consumer_offsets` is another thing: each record stands for its own key, and one that
@@ -50,7 +50,7 @@ class SegmentDamage(NamedTuple):
 
 
 def needs_salvage(survey: LogSurvey) -> list[SegmentSurvey]:
-    """The segments that must be written anew: damaged ones, and a cut one that was whole once."""
+    """The segments that must be written again: damaged ones, and a cut one that was whole once."""
     last = survey.segments[-1] if survey.segments else None
     return [
         one
@@ -61,13 +61,13 @@ def needs_salvage(survey: LogSurvey) -> list[SegmentSurvey]:
 
 
 class Salvager:
-    """Mends the damaged segments of one log; used once."""
+    """Repairs the damaged segments of one log; used once."""
 
     def __init__(self, disk: Disk, check_stop: CheckStop) -> None:
         self._disk, self._check_stop = disk, check_stop
 
-    def mend(self, survey: LogSurvey, segments: Sequence[LogSegment]) -> list[SegmentDamage]:
-        """Write damaged segments anew; durable on return.
+    def repair(self, survey: LogSurvey, segments: Sequence[LogSegment]) -> list[SegmentDamage]:
+        """Write damaged segments again; durable on return.
 
         Args:
             survey: what was found.
@@ -89,11 +89,11 @@ class Salvager:
             later = [base for base in bases if base > one.base_offset]
             limit = later[0] if later else one.base_offset + RELATIVE_OFFSET_MAX + 1
             end = limit if later else min(survey.flushed_end, limit)
-            damages += self._mend(segment, limit, end)
+            damages += self._repair(segment, limit, end)
             segment.release()
         return damages
 
-    def _mend(self, segment: LogSegment, limit: int, end: int) -> list[SegmentDamage]:
+    def _repair(self, segment: LogSegment, limit: int, end: int) -> list[SegmentDamage]:
         file = self._disk.open_read(segment.path(LOG))
         size, start = file.size(), segment.base_offset
         found = _Search(self._disk, file, start, limit, self._check_stop).batches()
@@ -114,7 +114,7 @@ class Salvager:
                 damage.text,
             )
         log.error(
-            "segment is written anew without its damage: path=%s damages=%d copy=%s",
+            "segment is written again without its damage: path=%s damages=%d copy=%s",
             path,
             len(plan.damages),
             copy,

@@ -105,39 +105,39 @@ class _Salvager:
 
     def decide(self, size_bytes: int, end: int) -> Salvage:
         """Walk over the file."""
-        room = self._room()
+        free = self._free()
         for index, one in enumerate(self._found):
             self._skip_to(one.position)
-            self._take(index, one, room[index])
+            self._take(index, one, free[index])
             self._position = one.position + one.size_bytes
         self._skip_to(size_bytes)
         if self._lost_before:
             self._fill(end)
         return Salvage(tuple(self._pieces), tuple(self._damages))
 
-    def _room(self) -> list[int]:
+    def _free(self) -> list[int]:
         """For each batch, where the next one begins that is in its place."""
-        room, following = [], self._limit
+        free, following = [], self._limit
         for index in range(len(self._found) - 1, -1, -1):
-            room.append(following)
+            free.append(following)
             if index in self._in_place:
                 following = self._found[index].base_offset
-        return room[::-1]
+        return free[::-1]
 
     def _skip_to(self, position: int) -> None:
         if position > self._position:
             count = position - self._position
-            self._damaged(self._position, f"{count} bytes are no batch, and are left out")
+            self._damaged(self._position, f"{count} bytes are no batch, and are excluded")
             self._lost_before = True
 
-    def _take(self, index: int, one: FoundBatch, room: int) -> None:
+    def _take(self, index: int, one: FoundBatch, free: int) -> None:
         base, epoch = one.base_offset, self._epochs[index]
         if index not in self._in_place:
-            if self._next + one.offset_count > room:
+            if self._next + one.offset_count > free:
                 self._damaged(
                     one.position,
                     f"a batch claims to begin at offset {base}, and there is no room for it: "
-                    "it is left out",
+                    "it is excluded",
                 )
                 self._lost_before = True
                 return

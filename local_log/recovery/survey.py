@@ -24,7 +24,7 @@ from local_log.file_names import (
 )
 from local_log.recovery.acceptance import ACCEPTED, NOTHING, read_accepted
 from local_log.recovery.verdict import LogSurvey, SegmentSurvey
-from local_log.segment.reading import CheckStop, SegmentReading, go_on, read_segment
+from local_log.segment.reading import CheckStop, SegmentReading, proceed, read_segment
 from local_log.segment.recovery import last_batch, needs_rebuild
 from local_log.segment.segment import LogSegment
 from local_log.small_files import SmallFiles
@@ -60,7 +60,7 @@ class OpenRequest:
     high_watermark: int = 0
     is_clean: bool = False
     was_compacted: bool = False
-    check_stop: CheckStop = go_on
+    check_stop: CheckStop = proceed
     salvages: bool = False
 
 

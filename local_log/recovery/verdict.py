@@ -44,7 +44,7 @@ class SegmentSurvey:
 
 @dataclass(frozen=True, slots=True)
 class LogSurvey:
-    """Everything a judgement rests on.
+    """Everything a validation rests on.
 
     Attributes:
         segments: oldest first.
@@ -130,13 +130,13 @@ class Refused:
     if_accepted: Open
 
 
-def judge(survey: LogSurvey) -> Open | Refused:
+def validate(survey: LogSurvey) -> Open | Refused:
     """Decide over one log."""
-    return _Judge(survey).verdict()
+    return _Validator(survey).verdict()
 
 
 @dataclass(slots=True)
-class _Judge:
+class _Validator:
     survey: LogSurvey
     faults: list[Fault] = field(default_factory=list)
     aside: list[int] = field(default_factory=list)
@@ -371,7 +371,7 @@ class _Judge:
             return None, "its entries do not ascend"
         cache = LeaderEpochCache(chain)
         # Epochs of batches are outside of their checksums: batches that contradict each other do
-        # not refute a chain. What was read whole has been judged by then.
+        # not refute a chain. What was read whole has been validated by then.
         has_changed_bit = self._epochs_fall()
         for segment in self.kept:
             if has_changed_bit and not segment.was_read:
@@ -385,7 +385,7 @@ class _Judge:
                 if segment.was_read and all(
                     epoch > one.epoch and first > one.start_offset for one in newest
                 ):
-                    cache.assign(epoch, first)  # written before the chain was: it goes on here
+                    cache.assign(epoch, first)  # written before the chain was: it continues here
                     continue
                 # Of a segment that was read the whole run is of this epoch.
                 for offset in (first, end - 1) if segment.was_read else (first,):

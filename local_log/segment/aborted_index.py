@@ -3,7 +3,7 @@
 Nearly no segment has a transaction index, and an aborted transaction may be noted many segments
 behind its records. So a read asks a short list of the segments that have one, and their bytes are
 kept, within a bound that all logs of a broker share. They are read on the loop, while a pool thread
-may add to the index of a log that is lent to it.
+may add to the index of a log that is leased to it.
 """
 
 from bisect import bisect_left

@@ -4,7 +4,7 @@ While a segment is written its indexes are files of full (sparse) length with a 
 entries are also held in memory; each entry is written through as it is made. Trimmed to their
 entries they belong to a closed segment and are read: an unreadable sector is then an error of the
 disk, where a mapping would end the process. One block of entries is kept, so that a reader that
-goes on finds its next place without a look at the file.
+continues finds its next place without a look at the file.
 A file is open from its first new entry on, so that an idle partition costs no descriptor for it.
 """
 
@@ -222,7 +222,7 @@ class SegmentIndex:
             self._loaded(self._data)
 
     def trim(self) -> None:
-        """Cut the file to its entries and stop writing; look-ups go on."""
+        """Cut the file to its entries and stop writing; look-ups continue."""
         if self._active:
             self._disk.truncate(self._writable(), self.entries * self.entry_size)
             self._changes += 1

@@ -105,7 +105,7 @@ class SegmentReading:
     doubtful_from: int | None = None
 
 
-def go_on() -> None:
+def proceed() -> None:
     """Nothing stops the reading."""
 
 
@@ -116,7 +116,7 @@ def read_segment(
     index_bytes: int,
     next_base: int | None = None,
     stop: int | None = None,
-    check_stop: CheckStop = go_on,
+    check_stop: CheckStop = proceed,
 ) -> SegmentReading:
     """Read a whole segment up to its first bad batch.
 
@@ -243,7 +243,7 @@ class _Reader:
         return header if is_sound else None
 
     def _ending(self, position: int) -> Ending:
-        """Judge what begins at `position`, where no sound batch begins."""
+        """Validate what begins at `position`, where no sound batch begins."""
         size = self._size
         if position == size:
             return Ending.WHOLE

@@ -12,7 +12,7 @@ from local_log.producers.snapshots import ProducerSnapshots
 from local_log.producers.state import ProducerStates
 from local_log.producers.transactions import note_batch
 from local_log.segment.index_builder import IndexBuilder
-from local_log.segment.reading import CheckStop, RecentBatches, go_on, walk
+from local_log.segment.reading import CheckStop, RecentBatches, proceed, walk
 from local_log.segment.segment import LogSegment
 from runtime.disk import Disk
 
@@ -30,7 +30,7 @@ class SegmentEnd(NamedTuple):
 def last_batch(segment: LogSegment) -> SegmentEnd:
     """Where the last whole batch ends, by index and headers."""
     entry = segment.offset_index.last_entry()
-    # Of a swapped segment the index has not been judged yet.
+    # Of a swapped segment the index has not been validated yet.
     end, position, last = segment.base_offset, max(entry.position, 0), None
     for at, header in segment.batches(position):
         end = header.next_offset
@@ -125,7 +125,7 @@ def _is_of(header: BatchHeader, offset: int, producer_id: int, *, is_control: bo
 
 
 def _should_have_entries(segment: LogSegment) -> bool:
-    # A reopened segment counts its interval anew, so the first entry may come late.
+    # A reopened segment counts its interval again, so the first entry may come late.
     wants_offset, newest = False, -1
     for position, header in segment.batches(0):
         newest = max(newest, header.max_timestamp)
@@ -155,7 +155,7 @@ def write_indexes(disk: Disk, segment: LogSegment, built: IndexBuilder) -> None:
 
 
 def write_transaction_index(
-    disk: Disk, segment: LogSegment, producers: ProducerStates, check_stop: CheckStop = go_on
+    disk: Disk, segment: LogSegment, producers: ProducerStates, check_stop: CheckStop = proceed
 ) -> None:
     """Make a segment's transaction index again, or remove it where no transaction was aborted.
 
@@ -189,7 +189,7 @@ def build_producers(
     start: int,
     end: int,
     recent: Mapping[int, RecentBatches] = NOTHING_READ,
-    check_stop: CheckStop = go_on,
+    check_stop: CheckStop = proceed,
 ) -> ProducerStates:
     """Make the producer state at `end`: the newest snapshot, and the batches after it.
 

@@ -98,7 +98,7 @@ class LogSegment:
         path = path_of(self.directory, self.base_offset, suffix)
         return open_moving(self._disk, path) if self._is_moving else self._disk.open_read(path)
 
-    # -- life -----------------------------------------------------------------------------------
+    # -- lifecycle ------------------------------------------------------------------------------
 
     @classmethod
     def create(
@@ -111,7 +111,7 @@ class LogSegment:
             disk.truncate(segment._file, 0)
         segment.offset_index.reset(index_bytes)
         segment.time_index.reset(index_bytes)
-        segment._look_for_room()
+        segment._check_free_space()
         disk.unlink(segment.path(TXN_INDEX))
         segment.has_aborted = False
         segment._max_timestamp = -1
@@ -129,7 +129,7 @@ class LogSegment:
             self._disk.truncate(self._file, self.size_bytes)
         self.offset_index.activate(index_bytes)
         self.time_index.activate(index_bytes)
-        self._look_for_room()
+        self._check_free_space()
         self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry()
         self.bytes_since_entry = self.size_bytes - max(self.offset_index.last_entry().position, 0)
 
@@ -243,9 +243,9 @@ class LogSegment:
             self._cut_torn()
             raise
         self.bytes_since_entry = 0
-        self._look_for_room()
+        self._check_free_space()
 
-    def _look_for_room(self) -> None:
+    def _check_free_space(self) -> None:
         self._is_full = self.offset_index.is_full or self.time_index.is_full
 
     def must_roll(
@@ -464,7 +464,7 @@ class LogSegment:
         position = found[0]
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
-        self._look_for_room()
+        self._check_free_space()
         kept = [entry for entry in self.aborted() if entry.last_offset < offset]
         path = self.path(TXN_INDEX)
         if kept:

@@ -2,7 +2,8 @@
 
 The leader knows who has caught up; the controller knows who lives. So the leader proposes under the
 leader epoch, partition epoch and broker epochs that it knows, and the controller takes a proposal
-only if all of them are the present ones: a member of a former life may lack what that one had.
+only if all of them are the present ones: a member of a former incarnation may lack what that one
+had.
 
 Source: Kafka 4.3's ReplicationControlManager.alterPartition; KIP-841 (fenced brokers), KIP-903
 (broker epochs), KIP-704 (recovery from an unclean election).
@@ -86,7 +87,7 @@ def alter_partition(
     Args:
         image: the cluster now.
         broker_id: who asks; it leads the partitions.
-        broker_epoch: of the life of it that asks.
+        broker_epoch: of the incarnation of it that asks.
         proposals: each stands for itself; the second for a partition meets the first one's change.
         defaults: what the properties of this controller say of elections.
 
@@ -94,7 +95,7 @@ def alter_partition(
         One AlteredPartition a proposal, in their order.
 
     Raises:
-        StaleBrokerEpochError: not this life of this broker.
+        StaleBrokerEpochError: not this incarnation of this broker.
     """
     check_broker_epoch(image, broker_id, broker_epoch)
     electorate = Electorate(image)

@@ -2,8 +2,8 @@
 
 Sessions are not in the log. A new controller knows nothing of the heartbeats before it, so it gives
 every broker that serves a whole session: what a former controller measured never ends one. A
-session belongs to one life of a broker, named by its epoch. As in Kafka a registration alone begins
-none, and a new controller gives none to fenced brokers: the first heartbeat does.
+session belongs to one incarnation of a broker, named by its epoch. As in Kafka a registration alone
+begins none, and a new controller gives none to fenced brokers: the first heartbeat does.
 
 Pure: times are handed in, by the monotonic clock.
 """
@@ -21,7 +21,7 @@ UNKNOWN_OFFSET: Final = -1
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """Find a broker and make sure that its current life is speaking.
+    """Find a broker and make sure that its current incarnation is speaking.
 
     Raises:
         StaleBrokerEpochError: it is not registered under this epoch, or, as in Kafka, not at all.
@@ -38,13 +38,13 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) 
 
 @dataclass(slots=True)
 class BrokerSession:
-    """What the controller knows of one life of a broker.
+    """What the controller knows of one incarnation of a broker.
 
     Attributes:
-        broker_epoch: of that life.
+        broker_epoch: of that incarnation.
         contact_ms: when it sent its last heartbeat; None: it sent none yet.
         registered_at: offset of its newest registration (inclusive): it has caught up when it has
-            read so far. A life that registers again keeps its epoch, and has more to read.
+            read so far. An incarnation that registers again keeps its epoch, and has more to read.
         metadata_offset: how far (inclusive) it has read the metadata log; -1 unknown.
         shutdown_offset: once the others have read so far, it may stop; -1: it does not stop.
         descriptors: how many more files it may open.
@@ -81,13 +81,16 @@ class BrokerSessions:
                 session.shutdown_offset = image.provenance.end_offset
 
     def touch(self, broker_id: int, broker_epoch: int, now_ms: int) -> BrokerSession:
-        """A life of a broker is heard of now; the caller knows that it is the registered one."""
+        """An incarnation of a broker is heard of now.
+
+        The caller knows that it is the registered one.
+        """
         session = self.of(broker_id, broker_epoch)
         session.contact_ms = now_ms
         return session
 
     def of(self, broker_id: int, broker_epoch: int) -> BrokerSession:
-        """What is known of the life that is registered, be it nothing."""
+        """What is known of the incarnation that is registered, be it nothing."""
         known = self._sessions.get(broker_id)
         if known is None or known.broker_epoch != broker_epoch:
             known = BrokerSession(broker_epoch, None, broker_epoch)
@@ -99,12 +102,12 @@ class BrokerSessions:
         self._sessions.pop(broker_id, None)
 
     def get(self, broker_id: int, broker_epoch: int) -> BrokerSession | None:
-        """The session of a life, be it over; None if there is none."""
+        """The session of an incarnation, be it over; None if there is none."""
         session = self._sessions.get(broker_id)
         return session if session is not None and session.broker_epoch == broker_epoch else None
 
     def is_live(self, broker_id: int, broker_epoch: int, now_ms: int) -> bool:
-        """Whether this life was heard of within the session timeout."""
+        """Whether this incarnation was heard of within the session timeout."""
         session = self.get(broker_id, broker_epoch)
         return session is not None and self._has_contact(session, now_ms)
 
@@ -112,7 +115,7 @@ class BrokerSessions:
         return session.contact_ms is not None and now_ms - session.contact_ms <= self._timeout_ms
 
     def ended(self, now_ms: int) -> list[tuple[int, int]]:
-        """(broker id, epoch) of the lives whose time is over, those heard of longest ago first."""
+        """(broker id, epoch) of the incarnations whose session ended, longest silent first."""
         over = [
             (session.contact_ms, broker_id, session.broker_epoch)
             for broker_id, session in self._sessions.items()

@@ -2,7 +2,7 @@
 
 A broker registers with every start and is fenced until it says that it caught up with the metadata
 log; while fenced it leads nothing. Its epoch is the offset at which its registration is written,
-so an older life of the same id is recognised by its lower epoch.
+so an older incarnation of the same id is recognised by its lower epoch.
 """
 
 from collections.abc import Sequence
@@ -48,8 +48,8 @@ class Registration:
         keeps_directories: replicas are served only after their directory was committed, see
             `directories`.
         remote_store: of a broker's remote tier; None: it is off.
-        previous_epoch: of the broker's life before, if that one ended cleanly; -1: it did not, or
-            nobody knows.
+        previous_epoch: of the broker's incarnation before, if that one ended cleanly; -1: it did
+            not, or nobody knows.
     """
 
     node_id: int
@@ -75,14 +75,14 @@ def register_broker(
 ) -> Steps[ControllerResult[int]]:
     """Register a broker, fenced, in steps.
 
-    Whatever its previous life led loses its leader first. A replica whose log directory is not
-    among those registered leaves ISR and ELR, and one that was `found` elsewhere is noted there, in
-    the same append: before the broker may be elected for it.
+    Whatever its previous incarnation led loses its leader first. A replica whose log directory is
+    not among those registered leaves ISR and ELR, and one that was `found` elsewhere is noted
+    there, in the same append: before the broker may be elected for it.
 
     Args:
         image: the cluster now; the records must be the next ones written after it.
         registration: what the broker says of itself.
-        has_live_session: its previous life still sends heartbeats.
+        has_live_session: its previous incarnation still sends heartbeats.
         found: what it found on its disks.
         defaults: what the properties of this controller say of elections.
 
@@ -151,10 +151,10 @@ def _assigned_from(
 def _absent(
     image: MetadataImage, previous: BrokerImage | None, registration: Registration
 ) -> Steps[tuple[tuple[bytes, bytes], ...]]:
-    """Directories that replicas live in and that do not work now, each with its last life.
+    """Directories that replicas live in and that do not work now, each with its last incarnation.
 
-    One that comes back must name that life, or it is a copy of another time. A life of Apache Kafka
-    named itself nowhere.
+    One that comes back must name that incarnation, or it is a copy of another time. An incarnation
+    of Apache Kafka named itself nowhere.
     """
     keeps = registration.keeps_directories
     if previous is None or not keeps or previous.directories_assigned_from < 0:
@@ -167,8 +167,10 @@ def _absent(
                 used.add(partition.directory_of(previous.id))
             if pace.is_step_over():
                 yield
-    lives = [(one, previous.last_life_of(one)) for one in used - set(registration.log_dirs)]
-    return tuple(sorted((one, life) for one, life in lives if life is not None))
+    lives = [(one, previous.last_incarnation_of(one)) for one in used - set(registration.log_dirs)]
+    return tuple(
+        sorted((one, incarnation) for one, incarnation in lives if incarnation is not None)
+    )
 
 
 def register_controller(image: MetadataImage, registration: Registration) -> ControllerResult[None]:
@@ -211,7 +213,7 @@ def unfence_broker(
     """Let a broker lead, in steps: elect it wherever there is no leader and it may be.
 
     Raises:
-        StaleBrokerEpochError: not this life of this broker.
+        StaleBrokerEpochError: not this incarnation of this broker.
     """
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     if not broker.fenced:
@@ -235,7 +237,7 @@ def fence_broker(
     `offline`: log directories that it registered and that failed.
 
     Raises:
-        StaleBrokerEpochError: not this life of this broker.
+        StaleBrokerEpochError: not this incarnation of this broker.
     """
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     if broker.fenced:
@@ -259,7 +261,7 @@ def begin_controlled_shutdown(
     `offline` as for `fence_broker`.
 
     Raises:
-        StaleBrokerEpochError: not this life of this broker.
+        StaleBrokerEpochError: not this incarnation of this broker.
     """
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     if broker.in_controlled_shutdown:

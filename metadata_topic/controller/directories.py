@@ -163,10 +163,10 @@ def assign_directories(
     """Note in which directories a broker has made replicas, in steps; what is gone is passed over.
 
     A replica in a directory that is not registered leaves ISR and ELR. So does one of Apache Kafka
-    whose directory was not there: it was begun anew in the other one.
+    whose directory was not there: it was begun again in the other one.
 
     Raises:
-        StaleBrokerEpochError: not this life of this broker.
+        StaleBrokerEpochError: not this incarnation of this broker.
     """
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     electorate = Electorate(image)
@@ -183,10 +183,10 @@ def assign_directories(
         if wanted is old:
             continue
         rules = rules_of(image, topic, defaults)
-        begins_anew = broker.directories_assigned_from < 0 and not broker.works_with(
+        begins_again = broker.directories_assigned_from < 0 and not broker.works_with(
             old.directory_of(broker_id)
         )
-        if begins_anew or (
+        if begins_again or (
             not broker.works_with(directory_id) and has_other_copies(old, broker_id)
         ):
             new = decide(
@@ -195,8 +195,8 @@ def assign_directories(
                 electorate,
                 rules,
                 ineligible=(broker_id,),
-                blank=(broker_id,) if begins_anew else (),
-                may_empty_isr=begins_anew,
+                blank=(broker_id,) if begins_again else (),
+                may_empty_isr=begins_again,
             )
         else:
             new = decide(old, wanted, electorate, rules)
@@ -210,7 +210,7 @@ class Forgotten(NamedTuple):
     Attributes:
         replicas: (topic, partition) of each.
         leaderless: those of them that were the last copy of what was committed, and were not begun
-            anew: they have no leader.
+            again: they have no leader.
     """
 
     replicas: list[tuple[str, int]]
@@ -229,7 +229,7 @@ def forget_directory(
 ) -> Steps[ControllerResult[Forgotten]]:
     """Give a lost directory up, in steps: its replicas are in no ISR or ELR any more.
 
-    Where another replica has what is committed, the one here is begun anew, and follows. Else it
+    Where another replica has what is committed, the one here is begun again, and follows. Else it
     had the last copy: it keeps the id DIRECTORY_LOST, by which it cannot lead, and the partition
     has no leader.
 
@@ -239,7 +239,7 @@ def forget_directory(
         directory_id: to forget; DIRECTORY_LOST for replicas whose directory was never known, or was
             forgotten before.
         working: ids of the directories that are there: they are not forgotten.
-        begins_last_copies: what was committed is given up: these begin anew too, empty, and lead.
+        begins_last_copies: what was committed is given up: these begin again too, empty, and lead.
         defaults: what the properties of this controller say of elections.
     """
     if directory_id in working:

@@ -77,13 +77,13 @@ class InvalidUpdateVersionError(ControllerError):
 
 
 class IneligibleReplicaError(ControllerError):
-    """A proposed member of an ISR is not there, stops, or is another life than the leader knows."""
+    """A proposed ISR member is absent, stops, or is another incarnation than the leader knows."""
 
     code = ErrorCode.INELIGIBLE_REPLICA
 
 
 class StaleBrokerEpochError(ControllerError):
-    """An older life of a broker speaks."""
+    """An older incarnation of a broker speaks."""
 
     code = ErrorCode.STALE_BROKER_EPOCH
 

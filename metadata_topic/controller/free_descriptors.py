@@ -16,7 +16,7 @@ NOT_REPORTED: Final = -1
 
 
 class FreeDescriptors:
-    """What one life of a broker may still open."""
+    """What one incarnation of a broker may still open."""
 
     __slots__ = ("_metadata_offset", "_placed", "_reported")
 

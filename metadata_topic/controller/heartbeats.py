@@ -98,13 +98,13 @@ def heartbeat(
     Args:
         image: the cluster now.
         asked: what the broker says.
-        session: of this life of it.
+        session: of this incarnation of it.
         lowest_active_offset: says how far (inclusive) the other active brokers have read; None if
             there is none. It looks at all of them, so only a broker that stops asks.
         defaults: what the properties of this controller say of elections.
 
     Raises:
-        StaleBrokerEpochError: not this life of this broker.
+        StaleBrokerEpochError: not this incarnation of this broker.
     """
     broker = check_broker_epoch(image, asked.broker_id, asked.broker_epoch)
     is_caught_up = asked.metadata_offset >= session.registered_at

@@ -56,7 +56,7 @@ def raise_leader_epochs(
         Why, of each partition that is refused.
 
     Raises:
-        StaleBrokerEpochError: not this life of this broker.
+        StaleBrokerEpochError: not this incarnation of this broker.
     """
     check_broker_epoch(image, broker_id, broker_epoch)
     records: list[MetadataRecord] = []

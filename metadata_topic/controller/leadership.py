@@ -38,7 +38,7 @@ class BrokerNews:
     Attributes:
         then: the broker after the decision.
         leaves: it is in no ISR any more.
-        ended_uncleanly: its life before this one may have lost what it had not flushed.
+        ended_uncleanly: its incarnation before this one may have lost what it had not flushed.
         moved: replicas that are in another log directory than the image says.
         refused: replicas whose files cannot be used.
     """

@@ -13,9 +13,9 @@ The ELR (KIP-966) has the replicas that left the ISR while it was below `min.ins
 high watermark stood still meanwhile, so that each of them has all that is committed. A replica that
 lost something since then (a power cut, its log directory) is not eligible.
 
-While a reassignment goes on its replicas are those that it wants, and behind them those that it
+While a reassignment continues its replicas are those that it wants, and behind them those that it
 takes out; both fetch and are in the ISR as any. It is complete when all that it wants are in the
-ISR: the change that says so takes the others out of replicas and ISR, and elects anew if one of
+ISR: the change that says so takes the others out of replicas and ISR, and elects again if one of
 them led.
 
 Source: Kafka 4.3's PartitionChangeBuilder, PartitionReassignmentReplicas.
@@ -103,7 +103,7 @@ def decide(
         rules: of the topic.
         election: None: to keep it online, by an unclean election where the topic allows it.
         ineligible: brokers that no longer have all that was committed: they are not in the ELR.
-        blank: brokers whose replica begins anew, empty: nor are they the last known leader.
+        blank: brokers whose replica begins again, empty: nor are they the last known leader.
         may_empty_isr: also without ELR the last member leaves the ISR.
     """
     if election is None:
@@ -225,7 +225,7 @@ def _unclean_candidates(
     if election in (Election.UNCLEAN, Election.ORDERED):
         # DIFFERS: Kafka elects one that is being added, too, and it may have no record at all.
         yield from (one for one in new.replicas if one not in new.adding)
-    if election is Election.ORDERED:  # all that were there before may be lost for good
+    if election is Election.ORDERED:  # all that were there before may be lost permanently
         yield from new.adding
 
 

@@ -244,7 +244,7 @@ def partition_records(
                 partition_epoch=0,
                 # DIFFERS: Kafka names the directory of a broker that has only one. Here a replica
                 # is assigned by its broker when its files are there: what is assigned and missing
-                # was lost, and is never begun anew.
+                # was lost, and is never begun again.
                 directories=[DIRECTORY_UNASSIGNED] * len(brokers),
             )
         )

@@ -42,13 +42,13 @@ def allocate_producer_ids(
     Args:
         image: the cluster now.
         broker_id: who asks.
-        broker_epoch: in which life.
+        broker_epoch: in which incarnation.
         used: the highest id that the broker's logs know, one above `GIVEN_ID_MAX` counts not: it
             is none of ours, and would use up the int64. The metadata may be of an earlier time:
             the records of an id that is given twice would be taken for duplicates, and dropped.
 
     Raises:
-        StaleBrokerEpochError: not this life of this broker.
+        StaleBrokerEpochError: not this incarnation of this broker.
     """
     check_broker_epoch(image, broker_id, broker_epoch)
     first_id = image.next_producer_id

@@ -156,7 +156,7 @@ def _reassigned(
     removing = sorted({*old.replicas} - {*replicas})
     all_replicas = (*replicas, *removing)
     # DIFFERS: of a reassignment that is replaced Kafka forgets which replicas were not there
-    # before it, or goes on to remove those that the new one keeps, or never completes it.
+    # before it, or continues to remove those that the new one keeps, or never completes it.
     before = {*old.replicas} - {*old.adding}
     adding = sorted({*all_replicas} - before)
     wanted = replace(old, adding=tuple(adding), removing=tuple(removing))

@@ -30,7 +30,7 @@ class Candidates:
     Attributes:
         brokers: by id.
         what: what they have in common, after "only 2 broker(s)".
-        why_few: sentences for a refusal: which other brokers there are, and the way out.
+        why_few: sentences for a refusal: which other brokers there are, and the remedy.
     """
 
     brokers: Mapping[int, BrokerImage]
@@ -41,7 +41,7 @@ class Candidates:
         """Refuse a manual assignment to other brokers; all are registered.
 
         Raises:
-            InvalidReplicaAssignmentError: naming broker, cause and way out.
+            InvalidReplicaAssignmentError: naming broker, cause and remedy.
         """
         for broker_id in replicas:
             if broker_id not in self.brokers:
@@ -133,7 +133,7 @@ def check_switched_on(
         after: those that it would have.
 
     Raises:
-        InvalidConfigError: naming the brokers, and the way out.
+        InvalidConfigError: naming the brokers, and the remedy.
     """
     if is_tiered(before) or not is_tiered(after):
         return

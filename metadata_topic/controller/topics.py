@@ -109,7 +109,8 @@ def create_topics(
                 raise InvalidRequestError("Duplicate topic name.")
             _check_name(image, topic.name, accepted)
             configs = _configs_of(topic)
-            # As in Kafka settings are judged first: only a topic that can be tiered is placed so.
+            # As in Kafka settings are validated first: only a topic that can be tiered is placed
+            # so.
             validate_config(topic.name, dict(configs))
             start = placement_start + len(accepted)
             replicas = yield from replicas_of(image, topic, configs, defaults, start)

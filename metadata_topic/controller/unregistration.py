@@ -1,8 +1,8 @@
 """A broker that will not come back is taken out of the cluster.
 
-Its RegisterBrokerRecord is all that the metadata know of the lives of its log directories. Without
-it an old copy of a directory, put in place of the one that was lost, would be served as if it were
-that one. So a broker that still has replicas stays registered.
+Its RegisterBrokerRecord is all that the metadata know of the incarnations of its log directories.
+Without it an old copy of a directory, put in place of the one that was lost, would be served as if
+it were that one. So a broker that still has replicas stays registered.
 
 Source: Kafka's ReplicationControlManager.unregisterBroker, which asks for no more than the id.
 """
@@ -22,7 +22,7 @@ _NAMED_MAX: Final = 3
 def unregister_broker(image: MetadataImage, *, broker_id: int) -> Steps[ControllerResult[None]]:
     """Take a broker out of the cluster, in steps.
 
-    DIFFERS: Kafka takes out a broker that serves, which then goes on as no broker of the cluster,
+    DIFFERS: Kafka takes out a broker that serves, which then continues as no broker of the cluster,
     and one with replicas: others have their records, or there is none to lose.
 
     Raises:

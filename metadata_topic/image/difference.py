@@ -1,7 +1,7 @@
 """The step from one image to another that was not made of it: after a fetched snapshot.
 
 A snapshot says what is, not what changed. Subscribers follow changes, so the two images are
-compared: topics by their id, so that one that was made anew under an old name inherits nothing.
+compared: topics by their id, so that one that was made again under an old name inherits nothing.
 
 Source: KIP-630, Loading Snapshots.
 """

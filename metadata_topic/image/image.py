@@ -53,7 +53,7 @@ def is_tiered(configs: Mapping[str, str]) -> bool:
     return configs.get("remote.storage.enable", "").strip().lower() == "true"
 
 
-def says_tiered(name: str, value: str | None) -> bool:
+def is_tiered_config(name: str, value: str | None) -> bool:
     """Whether a topic's config says that the topic is, or was, tiered.
 
     Tiering is switched off with what remote data there is only beside

@@ -172,7 +172,7 @@ class BrokerImage:
     """A registered broker.
 
     Attributes:
-        epoch: offset of its RegisterBrokerRecord; fences what an older life of it says.
+        epoch: offset of its RegisterBrokerRecord; fences what an older incarnation of it says.
         incarnation_id: random, made once per process.
         features: what it can do: name to (lowest, highest), both inclusive.
         log_dirs: ids of its online log directories.
@@ -180,7 +180,7 @@ class BrokerImage:
             its directory was committed, and the broker keeps sidecars and lives in its directories;
             -1 for a broker that does not (Apache Kafka).
         absent_directories: directories that replicas of it are assigned to and that are not in
-            `log_dirs`: their ids, and the incarnation id of the last life they took part in.
+            `log_dirs`: their ids, and the incarnation id of the last incarnation they took part in.
         remote_store: of its remote tier; None: the tier is off, or it is Apache Kafka's broker.
 
     The last three are tagged fields that Kafka skips.
@@ -205,8 +205,11 @@ class BrokerImage:
         """Whether it may lead partitions and take new replicas."""
         return not self.fenced and not self.in_controlled_shutdown
 
-    def last_life_of(self, directory_id: bytes) -> bytes | None:
-        """Incarnation id of the last life that worked with a directory; None if none is known."""
+    def last_incarnation_of(self, directory_id: bytes) -> bytes | None:
+        """Incarnation id of the last incarnation that worked with a directory.
+
+        None if none is known.
+        """
         if directory_id in self.log_dirs:
             return self.incarnation_id
         return dict(self.absent_directories).get(directory_id)

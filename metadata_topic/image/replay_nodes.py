@@ -55,7 +55,7 @@ def _register_broker(delta: MetadataDelta, value: Any) -> None:
             log_dirs=tuple(value.log_dirs),
             cordoned_log_dirs=None if cordoned is None else tuple(cordoned),
             directories_assigned_from=value.directories_assigned_from,
-            absent_directories=tuple((d.id, d.last_life) for d in value.absent_directories),
+            absent_directories=tuple((d.id, d.last_incarnation) for d in value.absent_directories),
             remote_store=remote_store(value),
         )
     )

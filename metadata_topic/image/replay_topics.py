@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.image.delta import MetadataDelta
-from metadata_topic.image.image import ResourceType, says_tiered
+from metadata_topic.image.image import ResourceType, is_tiered_config
 from metadata_topic.image.model import (
     DIRECTORY_UNASSIGNED,
     NO_LEADER,
@@ -33,7 +33,7 @@ def _topic_of(delta: MetadataDelta, topic_id: bytes, what: str) -> TopicImage:
 
 def _topic(delta: MetadataDelta, value: Any) -> None:
     configs = delta.configs((ResourceType.TOPIC, value.name))
-    said = any(says_tiered(*config) for config in configs.items())
+    said = any(is_tiered_config(*config) for config in configs.items())
     delta.add_topic(value.name, value.topic_id, was_tiered=value.was_tiered or said)
 
 
@@ -167,7 +167,7 @@ def _clear_elr(delta: MetadataDelta, value: Any) -> None:
 
 def _config(delta: MetadataDelta, value: Any) -> None:
     delta.set_config((value.resource_type, value.resource_name), value.name, value.value)
-    if value.resource_type == ResourceType.TOPIC and says_tiered(value.name, value.value):
+    if value.resource_type == ResourceType.TOPIC and is_tiered_config(value.name, value.value):
         delta.note_tiered(value.resource_name)
 
 

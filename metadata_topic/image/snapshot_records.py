@@ -1,6 +1,6 @@
 """From an image to the records that make it again.
 
-The order is Kafka's: features first (a reader needs metadata.version to judge the rest), nodes,
+The order is Kafka's: features first (a reader needs metadata.version to validate the rest), nodes,
 topics, configs, quotas, producer ids, and what belongs to security. A generator, so that a writer
 can pause between records; the image cannot change under it.
 """
@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Final
 
 from kafka_protocol.wire.codec import message
-from metadata_topic.image.image import METADATA_VERSION, MetadataImage, says_tiered
+from metadata_topic.image.image import METADATA_VERSION, MetadataImage, is_tiered_config
 from metadata_topic.image.model import BrokerImage, ControllerImage, PartitionImage, TopicImage
 from metadata_topic.image.records import (
     MetadataRecord,
@@ -33,7 +33,7 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     version = partition_record_version(image.metadata_version)
     for topic in image.topics_by_id.values():
         # Said only where no config of it does, so that most snapshots are Kafka's to the byte.
-        said = any(says_tiered(*config) for config in image.topic_config(topic.name).items())
+        said = any(is_tiered_config(*config) for config in image.topic_config(topic.name).items())
         unsaid = topic.was_tiered and not said
         yield make("TopicRecord", name=topic.name, topic_id=topic.id, was_tiered=unsaid)
         for partition_id, partition in topic.partitions.items():
@@ -117,8 +117,8 @@ def broker_record(broker: BrokerImage, metadata_version: int) -> MetadataRecord:
         cordoned_log_dirs=None if cordoned is None else list(cordoned),
         directories_assigned_from=broker.directories_assigned_from,
         absent_directories=[
-            absent(id=directory_id, last_life=life)
-            for directory_id, life in broker.absent_directories
+            absent(id=directory_id, last_incarnation=incarnation)
+            for directory_id, incarnation in broker.absent_directories
         ],
         remote_store_class=None if store is None else store.class_name,
         remote_store_place=None if store is None else store.place_hash,

@@ -1,4 +1,4 @@
-"""Why a metadata directory cannot be used, in words for whoever has to mend it."""
+"""Why a metadata directory cannot be used, in words for whoever has to repair it."""
 
 from kafka_protocol.errors import TidemarkError
 
@@ -11,7 +11,7 @@ class UnusableMetadataError(TidemarkError):
     """The metadata directory holds what cannot be relied on.
 
     Raised before anything on the disk is changed. The message names the file, the position in it
-    and the way out.
+    and the remedy.
     """
 
 

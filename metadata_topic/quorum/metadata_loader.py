@@ -5,9 +5,9 @@ are taken in steps, with other work of the loop in between, and what is not in m
 pool. An image ends at the end of a batch, outside of any transaction (`image.loader`).
 
 A snapshot that a start found, or that was fetched, stands for everything before its end: the images
-begin anew with it, and subscribers get one delta against what they had.
+begin again with it, and subscribers get one delta against what they had.
 
-A record that cannot be read or replayed ends the node: going on without it would show a cluster
+A record that cannot be read or replayed ends the node: continuing without it would show a cluster
 that does not exist.
 
 Source: KIP-630, Loading Snapshots.
@@ -129,15 +129,18 @@ class MetadataLoader:
     def on_high_watermark(self, offset: int) -> None:
         """Everything below `offset` (exclusive) is committed; a lower one than before is late."""
         self._committed = max(self._committed, offset)
-        self._go_on()
+        self._continue()
 
     def on_snapshot_installed(self, snapshot_id: SnapshotId) -> None:
-        """A snapshot on the disk stands for all that was applied; the log goes on from its end."""
+        """A snapshot on the disk stands for all that was applied.
+
+        The log continues from its end.
+        """
         self._fetched = snapshot_id
         self._committed = max(self._committed, snapshot_id.end_offset)
-        self._go_on()
+        self._continue()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         if self._committed > self.end_offset:
             self._runner.start()
 
@@ -161,7 +164,7 @@ class MetadataLoader:
 
     def _catch_up(self) -> Work[None]:
         while self.end_offset < self._committed:
-            yield Until(self._log.gate.when_open)  # it may be cut, or begin anew
+            yield Until(self._log.gate.when_open)  # it may be cut, or begin again
             if self._fetched is not None:
                 fetched, self._fetched = self._fetched, None
                 if fetched.end_offset > self.end_offset:
@@ -203,7 +206,7 @@ class MetadataLoader:
             ) from error
 
     def _replace(self, snapshot_id: SnapshotId) -> Work[None]:
-        """Begin anew with a fetched snapshot; all of it was checked before it got its name."""
+        """Begin again with a fetched snapshot; all of it was checked before it got its name."""
         began_ms = self._clock.monotonic_ms()
         loader = ImageLoader(EMPTY_IMAGE)
         try:
@@ -222,13 +225,13 @@ class MetadataLoader:
         delta = yield from difference.steps(self.image, image)
         self._loader, self.image, self.end_offset = loader, image, snapshot_id.end_offset
         self.metrics.loaded(len(snapshot.data), self._clock.monotonic_ms() - began_ms)
-        self._tell(delta, 0)
+        self._notify(delta, 0)
 
     def _publish(self, size_bytes: int) -> None:
         self.image, delta = self._loader.take()
-        self._tell(delta, size_bytes)
+        self._notify(delta, size_bytes)
 
-    def _tell(self, delta: MetadataDelta, size_bytes: int) -> None:
+    def _notify(self, delta: MetadataDelta, size_bytes: int) -> None:
         if not delta.is_empty:
             for subscriber in self._subscribers:
                 subscriber(self.image, delta)

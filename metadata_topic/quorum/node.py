@@ -126,7 +126,7 @@ class MetadataNode:
     """See the module.
 
     Attributes:
-        registration: what this life of the node says of itself as a controller.
+        registration: what this incarnation of the node says of itself as a controller.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class MetadataNode:
             identity: of this node.
             ports: its pool `log-commit` flushes.
             settings: default: a sole voter.
-            on_failure: told once when the node cannot go on.
+            on_failure: told once when the node cannot continue.
         """
         self.node_id = identity.node_id
         self.cluster_id = identity.cluster_id
@@ -286,7 +286,7 @@ class MetadataNode:
 
     @property
     def last_batch(self) -> CommittedBatch | None:
-        """The last committed batch that was applied in this life; None before the first."""
+        """The last committed batch that was applied in this incarnation; None before the first."""
         return self._replica.last_batch
 
     def describe(self) -> QuorumView:

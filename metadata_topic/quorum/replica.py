@@ -75,7 +75,7 @@ class ReplicaWorld:
         transport: to the other nodes.
         on_role: told after each change of role, epoch or leader.
         on_applied: told after each image, when subscribers and waiting callers know of it.
-        on_failure: told once, when the node cannot go on.
+        on_failure: told once, when the node cannot continue.
         before_install: called on a thread before a fetched snapshot takes the place of the log.
     """
 
@@ -224,7 +224,7 @@ class MetadataReplica:
         clock = self._world.ports.clock
         return describe_quorum(self.driver.core, Now(clock.wall_ms(), clock.monotonic_ms()))
 
-    # -- life -----------------------------------------------------------------------------------
+    # -- lifecycle ------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Take part in the quorum."""
@@ -275,7 +275,7 @@ class MetadataReplica:
         if self.failure is not None:
             return
         self.failure = error
-        log.error("the metadata node cannot go on: %s", error)
+        log.error("the metadata node cannot continue: %s", error)
         self._stop_timer()
         self._loader.close()
         self.snapshotter.abandon()
@@ -324,9 +324,9 @@ class MetadataReplica:
         self.snapshotter.on_role(leads=change.role is Role.LEADER)
         self._world.on_role(change)
 
-    def on_turn_awaited(self) -> None:
+    def on_append_awaited(self) -> None:
         """Control records are to be appended, between two decisions."""
-        self.controller.when_quiet(self.driver.take_turn)
+        self.controller.when_quiet(self.driver.grant_append)
 
     def on_high_watermark(self, offset: int) -> None:
         """Everything below `offset` (exclusive) is committed and may be applied."""
@@ -343,7 +343,7 @@ class MetadataReplica:
         self.snapshotter.on_leader_log_start(offset)
 
     def on_failure(self, error: BaseException) -> None:
-        """The driver cannot go on."""
+        """The driver cannot continue."""
         self.fail(error)
 
     def _applied(self, applied: Applied) -> None:

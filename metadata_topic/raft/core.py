@@ -27,7 +27,7 @@ from metadata_topic.raft.events import (
     LAST_EPOCH,
     AbleToLead,
     Answered,
-    AppendTurn,
+    AppendGranted,
     ChunkWritten,
     Closing,
     ElectionState,
@@ -82,7 +82,7 @@ from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voter_history import VoterHistory
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
 
-_TURNS_MAX: Final = 10
+_POLLS_MAX: Final = 10
 
 
 class RaftCore:
@@ -211,7 +211,7 @@ class RaftCore:
     def _take_rare(
         self,
         event: Started
-        | AppendTurn
+        | AppendGranted
         | SegmentFull
         | SnapshotWritten
         | LogStartRaised
@@ -223,8 +223,8 @@ class RaftCore:
         match event:
             case Started():
                 self._on_started(event)
-            case AppendTurn():
-                voter_changes.on_append_turn(replica)
+            case AppendGranted():
+                voter_changes.on_append_granted(replica)
             case SegmentFull():
                 replica.is_segment_full = True
                 replica.flush()
@@ -420,7 +420,7 @@ class RaftCore:
     # -- what is due ----------------------------------------------------------------------------
 
     def _poll(self) -> None:
-        for _ in range(_TURNS_MAX):
+        for _ in range(_POLLS_MAX):
             if not self._poll_role():
                 break
         else:

@@ -129,8 +129,8 @@ class AppendEpochStart:
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitTurn:
-    """The leader wants to append control records; answered by `AppendTurn`."""
+class AwaitAppend:
+    """The leader wants to append control records; answered by `AppendGranted`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class WriteChunk:
 
 @dataclass(frozen=True, slots=True)
 class InstallSnapshot:
-    """Check the fetched snapshot whole, give it its name, let the log begin anew at its end.
+    """Check the fetched snapshot whole, give it its name, let the log begin again at its end.
 
     Answered by `SnapshotInstalled` or `SnapshotRefused`. Nothing is appended before.
     """
@@ -255,7 +255,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Fatal:
-    """The node must end: going on could lose or invent committed records."""
+    """The node must end: continuing could lose or invent committed records."""
 
     reason: str
 
@@ -272,7 +272,7 @@ Effect = (
     | RespondRecords
     | RespondChunk
     | AppendEpochStart
-    | AwaitTurn
+    | AwaitAppend
     | AppendVoters
     | Append
     | FlushLog

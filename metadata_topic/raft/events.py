@@ -75,7 +75,7 @@ class Received:
     """A request came.
 
     Attributes:
-        token: names the request in the effect that answers it; never used twice in a life.
+        token: names the request in the effect that answers it; never used twice in an incarnation.
     """
 
     token: int
@@ -113,10 +113,10 @@ class Proposed:
 
 
 @dataclass(frozen=True, slots=True)
-class AppendTurn:
+class AppendGranted:
     """Nothing that the active controller decided waits to be appended: control records may be.
 
-    Answers `AwaitTurn`, also much later or in another role; nothing is appended between the two
+    Answers `AwaitAppend`, also much later or in another role; nothing is appended between the two
     by anybody else than this replica.
     """
 
@@ -195,7 +195,7 @@ class LogStartRaised:
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """The controller on this node cannot go on as the active one: somebody else must lead."""
+    """The controller on this node cannot continue as the active one: somebody else must lead."""
 
     random: float
 
@@ -204,7 +204,7 @@ class Resign:
 class AbleToLead:
     """Whether the controller on this node could be the active one.
 
-    One that could not neither stands nor goes on leading. It votes and fetches as ever.
+    One that could not neither stands nor continues leading. It votes and fetches as ever.
     """
 
     is_able: bool
@@ -224,7 +224,7 @@ Event = (
     | Received
     | Answered
     | Proposed
-    | AppendTurn
+    | AppendGranted
     | Persisted
     | Flushed
     | SegmentFull

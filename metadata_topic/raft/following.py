@@ -84,7 +84,7 @@ def on_voter_response(replica: Replica, pending: Pending, response: VoterRespons
     if response.error is not ErrorCode.NONE:
         replica.back_off(pending.to)
     elif isinstance(state, Follower) and isinstance(pending.request, UpdateVoterRequest):
-        state.has_told = True
+        state.has_reported = True
 
 
 def _may_ask_for_voters(replica: Replica, state: Follower) -> bool:

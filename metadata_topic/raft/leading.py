@@ -47,7 +47,7 @@ def take_lead(replica: Replica, granting: tuple[int, ...]) -> None:
     """Become leader, which is durable by now, and open the epoch in the log."""
     log, facts = replica.log, replica.history.latest
     base = log.end_offset
-    voters = replica.voters_as_this_says()
+    voters = replica.voters_with_own_report()
     is_dynamic = facts.kraft_version > 0
     with_voters = is_dynamic and not (facts.in_log and voters == replica.voters)
     end = base + (3 if with_voters else 1)
@@ -97,8 +97,8 @@ def on_proposed(replica: Replica, event: Proposed) -> None:
 def resign(replica: Replica, state: Leader) -> None:
     """Give the place up in favour of the others, the most complete first.
 
-    Among equals the next id comes first, after the highest the lowest: so leaders that cannot go on
-    come round to one that can, instead of naming each other for ever.
+    Among equals the next id comes first, after the highest the lowest: so leaders that cannot
+    continue come round to one that can, instead of naming each other for ever.
     """
     me = replica.key.id
     others = sorted(
@@ -316,7 +316,7 @@ def on_fetch_request(replica: Replica, token: int, request: FetchRequest) -> Non
         return
     state = replica.state
     assert isinstance(state, Leader)
-    elsewhere = where_to_go_on(replica.log, request.offset, request.last_fetched_epoch)
+    elsewhere = where_to_continue(replica.log, request.offset, request.last_fetched_epoch)
     if elsewhere is not None:
         _note_redirected(replica, state, request)
         replica.respond(token, _redirected(replica, state, elsewhere))
@@ -332,7 +332,7 @@ def on_fetch_request(replica: Replica, token: int, request: FetchRequest) -> Non
     state.parked.add(Parked(token, request, replica.now_ms + request.max_wait_ms))
 
 
-def where_to_go_on(
+def where_to_continue(
     log: LogView, offset: int, last_fetched_epoch: int
 ) -> SnapshotId | EpochEnd | None:
     """What a replica with this log end must do before it can have records; None: nothing.

@@ -291,7 +291,7 @@ class BatchFacts:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """Answer to a FetchRequest: records, or where to go on instead.
+    """Answer to a FetchRequest: records, or where to continue instead.
 
     Attributes:
         high_watermark: the leader's; -1 unknown.

@@ -89,8 +89,8 @@ class Replica:
         is_able_to_lead: see `AbleToLead`.
         closing_deadline_ms: when a closing process ends at the latest; None: it is not closing.
         leader_answered_ms: when a leader last answered a Fetch as such; -1 never.
-        told_leader: the newest address that others named for the leader of this epoch, and where it
-            was not sought anyway.
+        reported_leader: the newest address that others named for the leader of this epoch, and
+            where it was not sought anyway.
         proven_leader: where the leader of this epoch has answered a Fetch.
         proven_epoch: the newest in which a leader worked, or that of the start.
         doubted: voters to be asked for their epoch, after a request in their name was refused.
@@ -116,7 +116,7 @@ class Replica:
         self.is_able_to_lead = True
         self.closing_deadline_ms: int | None = None
         self.leader_answered_ms = -1
-        self.told_leader: Node | None = None
+        self.reported_leader: Node | None = None
         self.proven_leader: Node | None = None
         self.proven_epoch = 0
         self.doubted: set[int] = set()
@@ -199,7 +199,7 @@ class Replica:
             )
         return Voter(self.key, said)
 
-    def voters_as_this_says(self) -> VoterSet:
+    def voters_with_own_report(self) -> VoterSet:
         """The voters, and of this one where it listens and what it can do, by its own word."""
         mine = self.voters.get(self.key.id)
         if mine is None or not self._is_listed_wrong(mine):
@@ -213,7 +213,7 @@ class Replica:
         requests, since voters change one at a time.
         """
         mine = self.voters.get(self.key.id)
-        if mine is not None and (self._is_listed_wrong(mine) or self._must_tell):
+        if mine is not None and (self._is_listed_wrong(mine) or self._must_report):
             return UpdateVoterRequest(self.epoch, self.own_voter)
         config, level = self.config, self.history.latest.kraft_version
         joins = config.joins and config.can_vote and level > 0 and bool(config.endpoints)
@@ -224,19 +224,19 @@ class Replica:
         return AddVoterRequest(self.epoch, self.own_voter, waits_for_commit=False)
 
     @property
-    def _must_tell(self) -> bool:
+    def _must_report(self) -> bool:
         """Whether a static voter has yet to tell this epoch's leader of itself.
 
         So that kraft.version can be raised: its directory id stands nowhere else.
         """
         is_static = self.history.latest.kraft_version == 0 and self.config.can_vote
-        has_told = isinstance(self.state, Follower) and self.state.has_told
-        return is_static and bool(self.own_voter.endpoints) and not has_told
+        has_reported = isinstance(self.state, Follower) and self.state.has_reported
+        return is_static and bool(self.own_voter.endpoints) and not has_reported
 
     def _is_listed_wrong(self, mine: Voter) -> bool:
         is_in_log = self.history.latest.kraft_version > 0 and mine.key == self.key
         said = self.config.endpoints
-        return is_in_log and bool(said) and not mine.says_the_same(self.own_voter)
+        return is_in_log and bool(said) and not mine.equals_reported(self.own_voter)
 
     def node_of(self, replica_id: int) -> Node | None:
         """Where a voter listens; None if that is not known.
@@ -327,7 +327,7 @@ class Replica:
         self._persists += 1
         if election.epoch > self.epoch:
             self._epoch_persist = self._persists
-            self.told_leader = self.proven_leader = None
+            self.reported_leader = self.proven_leader = None
             if election.epoch == EPOCH_MAX:
                 self.report(LAST_EPOCH, is_error=True)
         self.election = election
@@ -455,7 +455,7 @@ class Replica:
         if epoch == self.epoch and self.election.leader_id is not None:
             if self.election.leader_id != leader_id:
                 return
-            self._is_told(leader_id, leader)
+            self._note_reported_leader(leader_id, leader)
             known = self.proven_leader or known
             if by_leader and isinstance(self.state, Prospective) and self.state.leader is not None:
                 known = self.state.leader  # it lives: where it was silent is not asked next
@@ -466,15 +466,15 @@ class Replica:
                 self._meet_leader_without_address(epoch, leader_id)
             return
         self.become_follower(epoch, known)
-        self._is_told(leader_id, leader)
+        self._note_reported_leader(leader_id, leader)
 
-    def _is_told(self, leader_id: int, leader: Node | None) -> None:
+    def _note_reported_leader(self, leader_id: int, leader: Node | None) -> None:
         """Remember where others say that the leader listens: it is sought elsewhere without them.
 
         Those who know no better would be heard as often as the one who does.
         """
         if leader not in {None, self._home_of(leader_id)}:
-            self.told_leader = leader
+            self.reported_leader = leader
 
     def _home_of(self, leader_id: int) -> Node | None:
         """Where the leader of this epoch answered; before that, where settings or voter set say."""
@@ -502,7 +502,7 @@ class Replica:
         home = self._home_of(state.leader.id)
         if home is not None and home != state.leader:
             return home
-        return self.told_leader or state.leader
+        return self.reported_leader or state.leader
 
     def _meet_leader_without_address(self, epoch: int, leader_id: int) -> None:
         if epoch > self.epoch or isinstance(self.state, Unattached | Prospective | Candidate):

@@ -95,7 +95,7 @@ class Follower:
         asks_others: the leader did not answer; others are asked who leads until one does.
         download: the snapshot that is being fetched, None if none is.
         voter_request_ms: when it may say next that the voters should be others.
-        has_told: the leader has taken what this static voter says of itself.
+        has_reported: the leader has taken what this static voter says of itself.
     """
 
     leader: Node
@@ -105,7 +105,7 @@ class Follower:
     asks_others: bool = False
     download: "Download | None" = None
     voter_request_ms: int = 0
-    has_told: bool = False
+    has_reported: bool = False
 
     def hears_leader(self, now_ms: int) -> bool:
         """Whether the leader has answered within the fetch timeout, and does not give up."""
@@ -197,7 +197,8 @@ class Leader:
         high_watermark: of this epoch; -1 until a record of this epoch is on a majority.
         must_look: the log's end or the high watermark moved; parked Fetches may be answered.
         change: of the voters, one at a time; None where none waits.
-        told: what static voters have said of themselves in this epoch, by their id; memory only.
+        reported: what static voters have said of themselves in this epoch, by their id; memory
+            only.
     """
 
     epoch_start_offset: int
@@ -208,7 +209,7 @@ class Leader:
     high_watermark: int = -1
     must_look: bool = False
     change: VoterChange | None = None
-    told: dict[int, Voter] = field(default_factory=dict)
+    reported: dict[int, Voter] = field(default_factory=dict)
 
 
 RoleState = Unattached | Prospective | Candidate | Follower | Resigned | Leader

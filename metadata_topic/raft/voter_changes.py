@@ -6,10 +6,10 @@ either of them knows of every commit by the other. For that to hold of all sets 
 1. a set differs from the one before by one voter,
 2. it is in force on a replica from the moment in which its record is in the log there,
 3. it is appended only once the set before it is committed, and so is a record of the leader's own
-   epoch: an older leader's record that nobody has seen commit may be gone on the others.
+   epoch: an older leader's record that nobody has seen commit may be continued the others.
 
 A truncation takes back what it cuts off (`voter_history`). The record is appended between two
-decisions of the active controller, whose batches have their offsets by then (`AppendTurn`).
+decisions of the active controller, whose batches have their offsets by then (`AppendGranted`).
 
 Static voters come into the log with kraft.version 1, by the same rules: the ids stay, and each gets
 the directory id that it has said in this epoch. A majority of either set is one of the other, by
@@ -30,7 +30,7 @@ from typing import Final
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
-from metadata_topic.raft.effects import AppendVoters, AwaitTurn
+from metadata_topic.raft.effects import AppendVoters, AwaitAppend
 from metadata_topic.raft.leading import append, check_quorum_ms, follow_voters, leader_error
 from metadata_topic.raft.messages import (
     AddVoterRequest,
@@ -178,9 +178,9 @@ def on_update_request(replica: Replica, token: int, request: UpdateVoterRequest)
         why = ErrorCode.VOTER_NOT_FOUND
     if why is not None:
         _refuse(replica, token, (why, _NO_TEXT))
-    elif level == 0 or known is None or known.says_the_same(said):
+    elif level == 0 or known is None or known.equals_reported(said):
         if level == 0:
-            state.told[said.key.id] = said
+            state.reported[said.key.id] = said
         replica.respond(token, VoterResponse(ErrorCode.NONE, replica.standing()))
     else:
         _begin(replica, state, token, request, voters.with_voter(said))
@@ -192,7 +192,7 @@ def on_upgrade_request(replica: Replica, token: int, request: UpgradeKraftVersio
     if state is None:
         return
     level, wanted = replica.history.latest.kraft_version, request.level
-    voters = _told(replica, state)
+    voters = _reported_voters(replica, state)
     why = _not_now(replica, state) or _not_yet(replica, state)
     if why is None and wanted < level:
         why = (
@@ -216,19 +216,19 @@ def on_upgrade_request(replica: Replica, token: int, request: UpgradeKraftVersio
                 assert state.change is not None
                 state.change.asked |= {voter.key}
                 replica.send(node, ApiVersionsRequest(voter.key))
-        _go_on_with_upgrade(replica, state)
+        _continue_with_upgrade(replica, state)
 
 
-def _told(replica: Replica, state: Leader) -> VoterSet:
+def _reported_voters(replica: Replica, state: Leader) -> VoterSet:
     """The static voters by their own words; one that has said nothing has no directory id."""
     silent = (Voter(ReplicaKey(one), kraft_versions=(0, 0)) for one in replica.voters.ids)
-    found = {one.key.id: state.told.get(one.key.id, one) for one in silent}
+    found = {one.key.id: state.reported.get(one.key.id, one) for one in silent}
     if replica.key.id in found:
         found[replica.key.id] = replica.own_voter
     return VoterSet(tuple(found.values()))
 
 
-def _go_on_with_upgrade(replica: Replica, state: Leader) -> None:
+def _continue_with_upgrade(replica: Replica, state: Leader) -> None:
     """Have the voters appended once all of them have answered where they say that they listen.
 
     Else the next leader is looked for where nobody is, and no restart helps.
@@ -236,8 +236,8 @@ def _go_on_with_upgrade(replica: Replica, state: Leader) -> None:
     change = state.change
     assert change is not None
     if not change.asked:
-        change.voters = _told(replica, state)
-        replica.do(AwaitTurn())
+        change.voters = _reported_voters(replica, state)
+        replica.do(AwaitAppend())
 
 
 def _is_its_disk(state: Leader, key: ReplicaKey) -> bool:
@@ -367,7 +367,7 @@ def _begin(
     deadline_ms = replica.now_ms + replica.config.request_timeout_ms
     state.change = VoterChange(token, request, deadline_ms, voters)
     if voters is not None:
-        replica.do(AwaitTurn())
+        replica.do(AwaitAppend())
 
 
 def on_versions(replica: Replica, pending: Pending, response: ApiVersionsResponse | None) -> None:
@@ -387,7 +387,7 @@ def on_versions(replica: Replica, pending: Pending, response: ApiVersionsRespons
             text = f"does not answer at {pending.to.host}:{pending.to.port}, where it says it is"
             _end(replica, state, *_unsupported(asked.voter.id, request.level, text))
         else:
-            _go_on_with_upgrade(replica, state)
+            _continue_with_upgrade(replica, state)
     if not isinstance(request, AddVoterRequest) or request.voter.key != asked.voter:
         return  # of a change that is over
     error = ErrorCode.NETWORK_EXCEPTION if response is None else response.error
@@ -414,7 +414,7 @@ def on_versions(replica: Replica, pending: Pending, response: ApiVersionsRespons
         _end(replica, state, *why)
         return
     change.voters = replica.voters.with_voter(voter)
-    replica.do(AwaitTurn())
+    replica.do(AwaitAppend())
 
 
 def _lags(replica: Replica, state: Leader, key: ReplicaKey) -> _Refusal | None:
@@ -428,7 +428,7 @@ def _lags(replica: Replica, state: Leader, key: ReplicaKey) -> _Refusal | None:
     )
 
 
-def on_append_turn(replica: Replica) -> None:
+def on_append_granted(replica: Replica) -> None:
     """Append the voters, from now on in force, if this leader still wants that."""
     state = replica.state
     change = state.change if isinstance(state, Leader) else None

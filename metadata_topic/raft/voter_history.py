@@ -90,5 +90,5 @@ class VoterHistory:
             self._entries.pop()
 
     def restart_at(self, end_offset: int, facts: QuorumFacts) -> None:
-        """Begin anew with what the snapshot that ends at `end_offset` says."""
+        """Begin again with what the snapshot that ends at `end_offset` says."""
         self._entries = [(end_offset, facts)]

@@ -50,7 +50,7 @@ class Voter:
         lowest, highest = self.kraft_versions
         return lowest <= kraft_version <= highest
 
-    def says_the_same(self, other: "Voter") -> bool:
+    def equals_reported(self, other: "Voter") -> bool:
         """Whether `other` is this voter in the same place, by whatever order of its listeners."""
         return (
             self.key == other.key

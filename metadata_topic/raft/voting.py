@@ -77,7 +77,7 @@ def is_meant_for(voter: ReplicaKey, me: ReplicaKey) -> bool:
 def would_grant(replica: Replica, request: VoteRequest) -> bool:
     """Whether the asker gets this replica's vote, or would get it, in the current epoch.
 
-    Observers among the controllers judge like unattached voters: they may not know yet that they
+    Observers among the controllers validate like unattached voters: they may not know yet that they
     are voters (KIP-853).
     """
     is_new_enough = replica.log.is_behind(request.last_epoch, request.end_offset)
@@ -195,7 +195,7 @@ def poll_unattached(replica: Replica, state: Unattached) -> bool:
 
 
 def poll_prospective(replica: Replica, state: Prospective) -> bool:
-    """Go on with a pre-vote; returns whether the role changed."""
+    """Continue with a pre-vote; returns whether the role changed."""
     if not replica.can_stand:
         return _give_up(replica, state)  # taken out of the voters meanwhile
     if state.tally.is_won or state.cannot_ask:
@@ -219,7 +219,7 @@ def _give_up(replica: Replica, state: Prospective) -> bool:
 
 
 def poll_candidate(replica: Replica, state: Candidate) -> bool:
-    """Go on with an election; returns whether the role changed or a majority was reached."""
+    """Continue with an election; returns whether the role changed or a majority was reached."""
     if state.winning is not None:
         return False
     if state.tally.is_won:
@@ -286,7 +286,7 @@ def on_end_response(replica: Replica, pending: Pending, response: EndQuorumEpoch
 
 
 def poll_resigned(replica: Replica, state: Resigned) -> bool:
-    """Tell the others; go on in the next epoch when it is time."""
+    """Tell the others; continue in the next epoch when it is time."""
     is_closing = replica.closing_deadline_ms is not None
     if replica.is_sole and not is_closing:
         replica.become_prospective()

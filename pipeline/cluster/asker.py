@@ -1,4 +1,4 @@
-"""Asks leaders about many partitions at once, and goes on asking while leaders change.
+"""Asks leaders about many partitions at once, and continues asking while leaders change.
 
 One request a broker and question, whatever the number of partitions. An answer that only says "not
 now" (an election, a broker that restarts) is asked for again within a deadline, after a new look at
@@ -73,7 +73,7 @@ class Asker:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster as last looked at; looked at anew after a question that was not answered."""
+        """The cluster as last looked at; looked at again after a question that was not answered."""
         if self._cluster is None:
             self._cluster = look(self._client, self._names)
             self._client.others = tuple(self._cluster.brokers.values())
@@ -180,7 +180,7 @@ class Asker:
             left = [key for key in left if key not in found]
             _check(problems, pinned=pinned)
             if left:
-                raise ClusterError(f"a broker left out {partition_of(left[0])} in its answer")
+                raise ClusterError(f"a broker omitted {partition_of(left[0])} in its answer")
 
         self.again(ask)
         return found

@@ -94,7 +94,7 @@ def list_offsets(
 def epoch_ends(
     asker: Asker, asked: Iterable[EpochAsked], epochs: Mapping[TopicPartition, int]
 ) -> dict[EpochAsked, EpochEnd]:
-    """Ask leaders where epochs ended; epochs that are newer than the log are left out.
+    """Ask leaders where epochs ended; epochs that are newer than the log are excluded.
 
     Raises:
         LeaderChangedError: `epochs` are not the leader epochs any more.
@@ -134,7 +134,7 @@ def epoch_ends(
 
 
 def broker_settings(asker: Asker) -> dict[str, str]:
-    """Settings of some broker that it shows: those that are secret or unset are left out.
+    """Settings of some broker that it shows: those that are secret or unset are excluded.
 
     Raises:
         ClusterError: it does not say.
@@ -200,7 +200,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, list[
 def epochs_before(
     asker: Asker, offsets: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The epoch of the record before each offset; those that are beyond the log's end are left out.
+    """The epoch of the record before each offset; those that are beyond the log's end are excluded.
 
     A record is told from all others by its offset and its leader epoch: two logs that have the
     same record at an offset have the same records below it.

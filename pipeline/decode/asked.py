@@ -54,7 +54,7 @@ class AbortedLookup:
 
 
 def _rising_within(producer: Ints, last: Ints) -> Ints:
-    """The largest of `last` so far, anew for each producer; producers stand together."""
+    """The largest of `last` so far, again for each producer; producers stand together."""
     found = last.copy()
     step = 1
     while step < len(found):
@@ -90,7 +90,7 @@ class Keep:
     Attributes:
         first: smallest offset (inclusive).
         last: largest offset (inclusive).
-        aborted: transactions whose records are left out.
+        aborted: transactions whose records are excluded.
         epochs: where given, every batch must be of this chain's epoch at its base offset; one
             below the first entry may be of any.
     """

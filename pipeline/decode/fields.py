@@ -1,7 +1,7 @@
 """The fields of many records: every field of all records in one pass over vectors.
 
-All fields are read and judged, whatever is asked for; only what is asked for is kept. Positions of
-bytes are those in the buffer.
+All fields are read and validated, whatever is asked for; only what is asked for is kept. Positions
+of bytes are those in the buffer.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Spans:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FieldSelection:
     """Which fields are kept."""
 
     timestamp: bool
@@ -68,8 +68,8 @@ class _SpanColumn:
         return Spans(self.pairs, self.null)
 
 
-def read_fields(data: Varints, starts: Ints, stops: Ints, wanted: Wanted) -> Fields:
-    """Read and judge records.
+def read_fields(data: Varints, starts: Ints, stops: Ints, wanted: FieldSelection) -> Fields:
+    """Read and validate records.
 
     Args:
         data: holds them.

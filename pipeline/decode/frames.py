@@ -1,7 +1,7 @@
 """The headers of all batches of a group at once: walked, checked, and which of them hold rows.
 
-Every header and every checksum is judged, also of batches whose rows nobody wants. Must not know:
-records, Arrow.
+Every header and every checksum is validated, also of batches whose rows nobody wants. Must not
+know: records, Arrow.
 """
 
 from collections.abc import Callable, Sequence
@@ -210,7 +210,7 @@ def rows_wanted(frames: Frames, first: int, last: int, aborted: AbortedLookup) -
         frames: ascending.
         first: smallest offset wanted (inclusive).
         last: largest offset wanted (inclusive).
-        aborted: what is left out.
+        aborted: what is excluded.
     """
     wanted = ~frames.control & (frames.last_offset >= first) & (frames.base_offset <= last)
     if len(aborted):

@@ -29,7 +29,7 @@ _PIECE_BYTES_MAX = 1 << 30
 
 
 def whole_batches(data: Buffer) -> int:
-    """Bytes at the front of `data` that `decode_group` can judge: all its whole batches.
+    """Bytes at the front of `data` that `decode_group` can validate: all its whole batches.
 
     At a length that no batch has, nothing behind it can be found: then this is all of `data`, so
     that `decode_group` names the damage.

@@ -67,7 +67,7 @@ class HeaderSpans:
 def read_headers(
     data: Varints, count: Ints, at: Ints, stop: Ints, *, keep: bool
 ) -> tuple[HeaderSpans | None, Ints]:
-    """Read and judge the headers of records.
+    """Read and validate the headers of records.
 
     Args:
         data: holds them.

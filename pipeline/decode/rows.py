@@ -10,7 +10,7 @@ from kafka_protocol.records.batch import Buffer
 from pipeline.columns import TYPES
 from pipeline.decode.arrays import binary_array, constant_array, headers_array, int_array
 from pipeline.decode.asked import Keep, Origin
-from pipeline.decode.fields import Fields, Wanted, read_fields
+from pipeline.decode.fields import Fields, FieldSelection, read_fields
 from pipeline.decode.frames import Bools, Frames, Ints
 from pipeline.decode.lanes import record_starts
 from pipeline.decode.pieces import Piece
@@ -26,7 +26,7 @@ _MS_MAX = np.iinfo(np.int64).max // 1000
 def read_rows(
     piece: Piece, origin: Origin, keep: Keep, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Decode the records of a piece; all are judged, also those that nobody wants.
+    """Decode the records of a piece; all are validated, also those that nobody wants.
 
     Raises:
         WrongRecordsError: some record of the piece is hostile.
@@ -39,7 +39,9 @@ def read_rows(
     stops[:-1] = starts[1:]
     having = frames.record_count > 0
     stops[bounds[1:][having] - 1] = piece.end[having]
-    wanted = Wanted(*(name in schema.names for name in ("timestamp", "key", "value", "headers")))
+    wanted = FieldSelection(
+        *(name in schema.names for name in ("timestamp", "key", "value", "headers"))
+    )
     previous = -1
     for first in range(0, len(starts), ROWS_MAX):
         window = slice(first, min(first + ROWS_MAX, len(starts)))

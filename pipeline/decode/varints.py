@@ -53,11 +53,11 @@ class Varints:
         """Values, and the positions behind them.
 
         Raises:
-            WrongRecordsError: a varint goes on past `bytes_max`.
+            WrongRecordsError: a varint continues past `bytes_max`.
         """
         value, behind, fine = self.try_read(at, bytes_max)
         if fine is not None and not fine.all():
-            raise WrongRecordsError(f"a varint goes on past {bytes_max} bytes")
+            raise WrongRecordsError(f"a varint continues past {bytes_max} bytes")
         return value, behind
 
     def try_read(

@@ -66,13 +66,13 @@ class CatalogCalls:
                 " runs and can be reached from here, then run this again"
             ) from error
 
-    def told(self, call: Callable[[], T], *, within_s: float = CALL_S) -> T:
+    def translated(self, call: Callable[[], T], *, within_s: float = CALL_S) -> T:
         """The same, with errors of libraries as ours.
 
         Raises:
             StoreUnreachableError: the catalog or the table's store failed or refused.
         """
-        with told(self._name):
+        with translated(self._name):
             return self(call, within_s=within_s)
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class CatalogCalls:
 
 
 @contextmanager
-def told(name: str) -> Iterator[None]:
+def translated(name: str) -> Iterator[None]:
     """Tell errors of pyiceberg and of what is below it in one line.
 
     Raises:

@@ -124,7 +124,7 @@ class DeltaLakeTable:
 
     def look(self) -> Seen:
         """See `Table`."""
-        with _told(self._url):
+        with _translated(self._url):
             return self._seen(self._load())
 
     def append(
@@ -134,7 +134,7 @@ class DeltaLakeTable:
         from deltalake import CommitProperties, Schema, Transaction
         from deltalake.exceptions import DeltaError
 
-        with _told(self._url):
+        with _translated(self._url):
             table = self._load()
             if self._seen(table) != seen:
                 raise CommitConflictError(f"{self._url}: another export was faster")
@@ -166,7 +166,7 @@ class DeltaLakeTable:
         A run's files are added once and may be rewritten later; then they are gone from the newest
         version while its marker cannot be there any more.
         """
-        with _told(self._url):
+        with _translated(self._url):
             return set(self._load().file_uris())
 
     def close(self) -> None:
@@ -272,14 +272,14 @@ def make_delta(url: str, schema: pa.Schema) -> pa.Schema:
             f"--delta needs deltalake ({error.name}): {install_command('delta')}"
         ) from error
     whole = schema.append(pa.field(DAY, pa.date32()))
-    with _told(url):
+    with _translated(url):
         DeltaTable.create(url, whole, mode="ignore", partition_by=[DAY])
         _check_columns(url, DeltaTable(url), whole)
     return whole
 
 
 @contextmanager
-def _told(url: str) -> Iterator[None]:
+def _translated(url: str) -> Iterator[None]:
     """Tell errors of deltalake in one line.
 
     Raises:

@@ -1,7 +1,7 @@
 """Exports a topic to Parquet: executors write the files, the driver commits them.
 
 A command makes one run after the other, each with one commit, so that a kill costs a run at most.
-What there is to export is fixed when it begins, and anew where another export came between.
+What there is to export is fixed when it begins, and again where another export came between.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -31,8 +31,8 @@ from pipeline.jobs.planning import (
     Step,
     after,
     check_lineage,
+    deleted_text,
     first_run,
-    gone_text,
     ranges_left,
     steps,
     tasks,
@@ -143,7 +143,7 @@ class _Export:
             now, left = left[:count], left[count:]
             held = after(found, now)
             self._one_run(run, now, held)
-        self._count_gone(self._bounds)
+        self._count_deleted(self._bounds)
         return self._done
 
     def _left(self, held: Committed | None) -> list[Step]:
@@ -208,7 +208,7 @@ class _Export:
                 notes=reasons,
             )
         )
-        self._count_gone({step.partition for step in now})
+        self._count_deleted({step.partition for step in now})
         self._say(f"committed run {run}: {len(files)} files, {self._done.rows} rows in all so far")
 
     def _write(self, run: str, now: list[Step]) -> list[TaskDone]:
@@ -261,11 +261,11 @@ class _Export:
         self._ledger.begin(run, identity)
         self._ledger.abandon(run)
 
-    def _count_gone(self, partitions: Collection[int]) -> None:
-        """Note what the plan left out of partitions that are exported now, and its warnings."""
+    def _count_deleted(self, partitions: Collection[int]) -> None:
+        """Note what the plan excluded from partitions that are exported now, and its warnings."""
         for partition in sorted(set(self._gone) & set(partitions)):
             gone = self._gone.pop(partition)
-            note = gone_text(self._options.topic, partition, gone)
+            note = deleted_text(self._options.topic, partition, gone)
             self._add(Exported(lost=gone.end - gone.start, notes=(note,)))
         said = set(self._done.notes)
         self._add(Exported(notes=tuple(one for one in self._warnings if one not in said)))

@@ -49,14 +49,14 @@ def open_iceberg(name: str, topic: str, schema: pa.Schema) -> IcebergTable:
         raise OptionError(f"--iceberg={name}: give CATALOG.NAMESPACE.TABLE")
     calls = CatalogCalls(name)
     try:
-        catalog = calls.told(partial(load_catalog, catalog_name))
+        catalog = calls.translated(partial(load_catalog, catalog_name))
     except (ValueError, TypeError) as error:
         raise OptionError(
             f"--iceberg={name}: pyiceberg does not know the catalog {catalog_name}: describe it in"
             f" .pyiceberg.yaml or PYICEBERG_CATALOG__{catalog_name.upper()}__... ({error})"
         ) from error
     try:
-        calls.told(partial(make_iceberg, catalog, identifier, schema))
+        calls.translated(partial(make_iceberg, catalog, identifier, schema))
     except ValueError as error:  # names are checked by the catalog, each kind has rules of its own
         calls.close()
         raise _wrong_name(name, error) from error

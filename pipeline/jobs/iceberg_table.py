@@ -47,7 +47,7 @@ class IcebergTable:
     @property
     def location(self) -> str:
         """Where the table's files are."""
-        found: str = self._calls.told(lambda: self._load().location())
+        found: str = self._calls.translated(lambda: self._load().location())
         return found.rstrip("/")
 
     def mark(self, run: str) -> str:
@@ -60,7 +60,7 @@ class IcebergTable:
         The newest snapshot of ours among the ancestors of the current one counts. Where the oldest
         ancestor that is kept has a parent, snapshots were expired: then the property counts.
         """
-        return self._seen(self._calls.told(self._load))
+        return self._seen(self._calls.translated(self._load))
 
     def append(
         self, seen: Seen, run: str, committed: Committed, files: Sequence[tuple[str, DataFile]]
@@ -79,11 +79,11 @@ class IcebergTable:
                     f" {file.first} and {file.last} of a year before 1 or after 9999:"
                     " an Iceberg table cannot have it, a directory or --delta can"
                 )
-        said_of_it = self._properties(Seen(committed, seen.epoch + 1, run))
+        error_text = self._properties(Seen(committed, seen.epoch + 1, run))
         addresses = [address for address, _ in files]
         try:
             self._calls(
-                partial(self._commit, seen, addresses, said_of_it),
+                partial(self._commit, seen, addresses, error_text),
                 within_s=CALL_S + _FILE_S * len(files),
             )
         except (ValueError, BadRequestError, ForbiddenError, UnauthorizedError) as error:
@@ -99,19 +99,19 @@ class IcebergTable:
         `after` or earlier, or behind a state that was rolled back. So what that ancestor names is
         none of them, and those that it stands on are not read.
         """
-        return self._calls.told(partial(self._named_files, after))
+        return self._calls.translated(partial(self._named_files, after))
 
     def close(self) -> None:
         """See `Table`; catalogues of older versions of pyiceberg hold nothing."""
         close = getattr(self._catalog, "close", None)
         if close is not None:
-            self._calls.told(close)
+            self._calls.translated(close)
         self._calls.close()
 
     def _load(self) -> Any:
         return self._catalog.load_table(self._identifier)
 
-    def _commit(self, seen: Seen, addresses: list[str], said_of_it: dict[str, str]) -> None:
+    def _commit(self, seen: Seen, addresses: list[str], error_text: dict[str, str]) -> None:
         table = self._load()
         if self._seen(table).epoch != seen.epoch:
             raise CommitConflictError(f"{self.name}: another export was faster")
@@ -121,17 +121,17 @@ class IcebergTable:
                 # Its check opens every manifest of the table. The epoch, names that no other run
                 # has, and `not_there` before prove that the files are new.
                 commit.add_files(
-                    addresses, snapshot_properties=said_of_it, check_duplicate_files=False
+                    addresses, snapshot_properties=error_text, check_duplicate_files=False
                 )
             else:
                 nothing = table.schema().as_arrow().empty_table()
-                commit.append(nothing, snapshot_properties=said_of_it)
-            commit.set_properties(said_of_it)
+                commit.append(nothing, snapshot_properties=error_text)
+            commit.set_properties(error_text)
 
     def _named_files(self, after: int) -> set[str]:
         table = self._load()
         line = list(_ancestors(table))
-        epochs = [_said_by(one).get(f"{self._key}.epoch", "") for one in line]
+        epochs = [_error_of(one).get(f"{self._key}.epoch", "") for one in line]
         ours = [n for n, epoch in enumerate(epochs) if epoch.isdecimal() and int(epoch) <= after]
         base = min(ours, default=len(line))
         known = {one.snapshot_id for one in line[base:]}
@@ -154,7 +154,7 @@ class IcebergTable:
         where = f"{self.name}: property {key}"
         oldest = None
         for snapshot in _ancestors(table):
-            said = _said_by(snapshot)
+            said = _error_of(snapshot)
             if f"{key}.epoch" in said:
                 return _decode(said, key, where)
             oldest = snapshot
@@ -182,7 +182,7 @@ def _ancestors(table: Any) -> Iterator[Any]:
         at = known[at].parent_snapshot_id
 
 
-def _said_by(snapshot: Any) -> Mapping[str, str]:
+def _error_of(snapshot: Any) -> Mapping[str, str]:
     """Properties of a snapshot."""
     found: Mapping[str, str] = snapshot.summary.additional_properties if snapshot.summary else {}
     return found

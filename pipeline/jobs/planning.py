@@ -29,7 +29,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Remaining:
     """What is still to be written.
 
     Attributes:
@@ -41,7 +41,7 @@ class Left:
     gone: Mapping[int, OffsetRange] = field(default_factory=dict)
 
 
-def gone_text(topic: str, partition: int, gone: OffsetRange) -> str:
+def deleted_text(topic: str, partition: int, gone: OffsetRange) -> str:
     """A sentence for the user."""
     return (
         f"{topic}-{partition}: offsets {gone.start} to {gone.end - 1} were deleted before they were"
@@ -55,7 +55,7 @@ def ranges_left(
     bounds: Mapping[int, Bounds],
     *,
     fail_on_data_loss: bool,
-) -> Left:
+) -> Remaining:
     """Compare what is committed with what there is.
 
     Raises:
@@ -75,12 +75,12 @@ def ranges_left(
         if start < bound.start:
             gone[partition] = OffsetRange(start, bound.start)
             if fail_on_data_loss:
-                text = gone_text(topic, partition, gone[partition])
-                raise DataLossError(f"{text}; --skip-lost goes on without them")
+                text = deleted_text(topic, partition, gone[partition])
+                raise DataLossError(f"{text}; --skip-lost continues without them")
             start = bound.start
         if start < bound.end:
             ranges[partition] = OffsetRange(start, bound.end)
-    return Left(ranges, gone)
+    return Remaining(ranges, gone)
 
 
 def check_lineage(

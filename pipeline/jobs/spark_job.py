@@ -73,7 +73,7 @@ def run_job(
                 return found
     except BaseException as error:
         with suppress(Exception):  # of any kind: Spark itself may be gone
-            context.cancelJobGroup(label)  # tasks would go on without anybody who waits for them
+            context.cancelJobGroup(label)  # tasks would continue without anybody who waits for them
         said = _one_line(error)
         if said is None:
             raise

@@ -61,7 +61,7 @@ class Table(Protocol):
         ...
 
     def look(self) -> Seen:
-        """Read the table anew."""
+        """Read the table again."""
         ...
 
     def append(
@@ -80,7 +80,7 @@ class Table(Protocol):
         """Addresses of files that any state of the table names, older ones included.
 
         Args:
-            after: all that commits of later epochs added are needed; others may be left out.
+            after: all that commits of later epochs added are needed; others may be omitted.
         """
         ...
 
@@ -177,7 +177,7 @@ class TableLedger:
             if (seen.committed or Committed(found.identity)) != found:
                 raise OvertakenError(
                     f"{self.target}: the table was rolled back meanwhile, so this export ends and"
-                    " commits nothing: run it again, it goes on from the state rolled back to"
+                    " commits nothing: run it again, it continues from the state rolled back to"
                 )
             wrong = not_there(files, self._place.files(staging) if files else {}, self.target)
             if wrong is not None:

@@ -5,7 +5,7 @@ counts, as for the broker (`PartitionView.segment_for`, `lineage.superseded`). S
 at most one run. What a chain does not confirm is in none.
 
 An index is kept for as long as a log is open: a change of a few segments, or a new leader epoch,
-paints only the offsets anew that it touches.
+paints only the offsets again that it touches.
 """
 
 from bisect import bisect_left, bisect_right
@@ -69,7 +69,7 @@ def _until(
     heap: list[tuple[tuple[int, bytes], int, RemoteLogSegmentMetadata]],
     runs: list[LiveRun],
 ) -> int:
-    """Give the offsets `[at, end)` to what is on the heap; returns where painting goes on."""
+    """Give the offsets `[at, end)` to what is on the heap; returns where painting continues."""
     while heap and at < end:
         _, last, segment = heap[0]
         if last < at:
@@ -167,7 +167,7 @@ class LiveIndex:
         self._changed.clear()
 
     def _paint(self, first: int, last: int, own: dict[int, Span]) -> None:
-        """Paint offsets `[first, last]` anew."""
+        """Paint offsets `[first, last]` again."""
         low = bisect_left(self._places, (first - self._longest + 1, b""))
         high = bisect_right(self._places, (last, b"\xff" * 17))
         parts = [

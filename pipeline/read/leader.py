@@ -2,7 +2,7 @@
 
 A topic that was deleted and made again has another id, so its records are never taken for those of
 the old one. What may pass (an election, a broker that restarts) is a NotNowError; the caller tries
-again, and every try looks for the leader anew. Where a plan names the leader, that broker is asked
+again, and every try looks for the leader again. Where a plan names the leader, that broker is asked
 first, and the cluster only if it fails: a task of a few records needs one connection. What such a
 broker says of a log's bounds counts only after a look, for it may be deposed.
 """
@@ -45,7 +45,7 @@ _NOT_NOW = frozenset(
 )
 
 
-class TopicGoneError(NotNowError):
+class TopicDeletedError(NotNowError):
     """No broker knows the topic's id: it was deleted, or they have not heard of it yet."""
 
 
@@ -201,7 +201,7 @@ class Leader:
         if code == ErrorCode.UNKNOWN_TOPIC_ID:
             self.forget()
             topic_id = uuid_to_text(self._partition.topic_id)
-            raise TopicGoneError(
+            raise TopicDeletedError(
                 f"{text}: there is no topic {self._partition.topic} of id {topic_id} any more; it"
                 " was deleted, or deleted and made again"
             )

@@ -1,6 +1,6 @@
 """Retries with a deadline that counts from the last byte that came, and one sign to stop.
 
-Retries are tenacity's. A transfer that goes on, however slowly, never runs out of time; one that
+Retries are tenacity's. A transfer that continues, however slowly, never runs out of time; one that
 stands still does.
 """
 

@@ -1,6 +1,6 @@
 """Reads the rows of one remote segment, or of a part of it, as groups of whole batches.
 
-Runs in the thread that reads ahead. Judges what bytes alone cannot show: whether the batches are
+Runs in the thread that reads ahead. Validates what bytes alone cannot show: whether the batches are
 those of this segment.
 """
 

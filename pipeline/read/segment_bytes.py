@@ -1,7 +1,7 @@
 """Bytes of one remote segment: its offset index, and a range of its log read into given buffers.
 
 What is retriable is tried again from the byte at which it stopped, by a new ranged read: no byte
-comes twice and none is left out. What a plugin raises becomes one of the pipeline's errors here.
+comes twice and none is excluded. What a plugin raises becomes one of the pipeline's errors here.
 """
 
 from collections.abc import Callable, Iterator
@@ -151,7 +151,7 @@ class SegmentStream:
             except _RETRIABLE:
                 self.close()
                 if self.position == before:
-                    raise  # to the retries; an attempt that brought bytes begins them anew
+                    raise  # to the retries; an attempt that brought bytes begins them again
 
         while self.position < until:
             self._segment.retrying(read_on)

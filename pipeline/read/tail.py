@@ -17,7 +17,7 @@ from pipeline.decode.asked import AbortedLookup
 from pipeline.decode.group import Keep, Origin
 from pipeline.errors import DamagedDataError
 from pipeline.read.groups import BatchFront, Group, ReadLimits, batch_front
-from pipeline.read.leader import Fetched, Leader, OutOfRangeError, TopicGoneError
+from pipeline.read.leader import Fetched, Leader, OutOfRangeError, TopicDeletedError
 from pipeline.read.lost import LossRule
 from pipeline.read.progress import Progress
 from pipeline.values import TailPiece
@@ -139,7 +139,7 @@ class TailGroups:
             except _NotWrittenError as error:
                 self._lose(position, last, f"{error}: records were given up in an election")
                 return
-            except TopicGoneError as error:
+            except TopicDeletedError as error:
                 self._lose(position, last, str(error))
                 return
             yield self._group(fetched, front, position)
@@ -197,11 +197,11 @@ class TailGroups:
         retry_s = self._limits.retry_s
 
         def patience_s(error: BaseException) -> float:
-            return min(_GONE_S, retry_s) if isinstance(error, TopicGoneError) else retry_s
+            return min(_GONE_S, retry_s) if isinstance(error, TopicDeletedError) else retry_s
 
         try:
             return self._progress.retrying(NotNowError, patience_s)(call)
-        except (_NotWrittenError, TopicGoneError):
+        except (_NotWrittenError, TopicDeletedError):
             raise
         except NotNowError as error:
             raise ClusterError(

@@ -27,7 +27,7 @@ def driver_log() -> logging.Logger:
     return log
 
 
-class Told:
+class LoggedTexts:
     """Texts that were logged: a stream makes the same notes at each micro-batch.
 
     The newest 1,000 are remembered.
@@ -47,17 +47,17 @@ class Told:
         return True
 
 
-def say_plan(what: str, splits: int, facts: PlanFacts, told: Told | None = None) -> None:
+def log_plan(what: str, splits: int, facts: PlanFacts, logged: LoggedTexts | None = None) -> None:
     """One line on a plan, and one for each note and warning.
 
     Args:
         what: is planned.
         splits: how many.
         facts: of the plan.
-        told: notes and warnings that need not be said again.
+        logged: notes and warnings that need not be said again.
     """
     log = driver_log()
-    told = told or Told()
+    logged = logged or LoggedTexts()
     log.info(
         "%s: tasks=%d segments_read=%d of=%d segments_skipped=%d remote_bytes=%d"
         " bytes_skipped=%d tail_offsets=%d",
@@ -71,10 +71,10 @@ def say_plan(what: str, splits: int, facts: PlanFacts, told: Told | None = None)
         facts.tail_offsets,
     )
     for note in facts.notes:
-        if told.is_new(note):
+        if logged.is_new(note):
             log.info("%s: %s", what, note)
     for warning in facts.warnings:
-        if told.is_new(warning):
+        if logged.is_new(warning):
             log.warning("%s: %s", what, warning)
     if facts.lost_offsets:
         log.warning(

@@ -19,7 +19,7 @@ _EQUAL: Final = frozenset({"EqualTo", "EqualNullSafe"})
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RowBounds:
     """Rows that may pass the filters.
 
     Attributes:
@@ -35,9 +35,9 @@ class Wanted:
     time_from_ms: int | None = None
 
 
-def wanted_by(filters: Iterable[Any]) -> Wanted:
+def bounds_of(filters: Iterable[Any]) -> RowBounds:
     """What all of these filters together leave."""
-    wanted = Wanted()
+    wanted = RowBounds()
     for one in filters:
         column = getattr(one, "attribute", None)
         kind = type(one).__name__
@@ -57,7 +57,7 @@ def wanted_by(filters: Iterable[Any]) -> Wanted:
 
 
 def prune(
-    ranges: Mapping[TopicPartition, OffsetRange], wanted: Wanted
+    ranges: Mapping[TopicPartition, OffsetRange], wanted: RowBounds
 ) -> dict[TopicPartition, OffsetRange]:
     """The ranges, without what cannot pass."""
     found = {}
@@ -82,7 +82,7 @@ def _narrowed(before: frozenset[_T] | None, kind: str, value: Any) -> frozenset[
     return allowed if before is None else before & allowed
 
 
-def _by_offset(wanted: Wanted, kind: str, value: int) -> Wanted:
+def _by_offset(wanted: RowBounds, kind: str, value: int) -> RowBounds:
     first, last = wanted.offset_first, wanted.offset_last
     if kind in _EQUAL:
         first, last = max(first, value), min(last, value)
@@ -93,7 +93,7 @@ def _by_offset(wanted: Wanted, kind: str, value: int) -> Wanted:
     return replace(wanted, offset_first=first, offset_last=last)
 
 
-def _by_time(wanted: Wanted, kind: str, value: datetime) -> Wanted:
+def _by_time(wanted: RowBounds, kind: str, value: datetime) -> RowBounds:
     if kind not in (*_EQUAL, "GreaterThan", "GreaterThanOrEqual") or value.tzinfo is None:
         return wanted
     time_ms = (value - _EPOCH) // _MS

@@ -67,7 +67,7 @@ def one_of(name: str, text: str, allowed: Mapping[str, Any]) -> Any:
 
 
 def names(name: str, text: str) -> tuple[str, ...]:
-    """Names with commas between; empty ones are left out."""
+    """Names with commas between; empty ones are excluded."""
     return tuple(one.strip() for one in text.split(",") if one.strip())
 
 

@@ -22,7 +22,7 @@ from pipeline.spark.options_bounds import (
 from pipeline.values import OffsetRange
 
 Offsets = dict[TopicPartition, int]
-_WAY_OUT: Final = "failOnDataLoss=false goes on without them"
+_WAY_OUT: Final = "failOnDataLoss=false continues without them"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pipeline.errors import DataLossError, told
+from pipeline.errors import DataLossError, without_stack
 from pipeline.opening import open_log
 from pipeline.shipping import Shipped
-from pipeline.spark.driver_log import driver_log, say_plan
-from pipeline.spark.filters import Wanted, prune, wanted_by
+from pipeline.spark.driver_log import driver_log, log_plan
+from pipeline.spark.filters import RowBounds, bounds_of, prune
 from pipeline.spark.options import ReadOptions
 from pipeline.spark.options_bounds import AtOffsets
 from pipeline.spark.partition import SplitPartition, tasks_of
@@ -38,9 +38,9 @@ class BatchReader(Shipped, DataSourceReader):
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         """Take options and columns; nothing is opened yet."""
         self._options, self._columns = options, tuple(columns)
-        self._wanted = Wanted()
+        self._wanted = RowBounds()
 
-    @told
+    @without_stack
     def partitions(self) -> list[InputPartition]:
         """See Spark; runs on the driver, once a query.
 
@@ -52,7 +52,7 @@ class BatchReader(Shipped, DataSourceReader):
             log.warning("%s", warning)
         with closing(open_log(self._options.where)) as tiered:
             plan, source = self._plan(tiered), tiered.source
-        say_plan("batch", len(plan.splits), plan.facts)
+        log_plan("batch", len(plan.splits), plan.facts)
         return tasks_of(plan.splits, source)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -85,5 +85,5 @@ class FilteringBatchReader(BatchReader):
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
         """Note what can be pruned; Spark applies all filters again."""
-        self._wanted = wanted_by(filters)
+        self._wanted = bounds_of(filters)
         yield from filters

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from pipeline.errors import told
+from pipeline.errors import without_stack
 from pipeline.shipping import Shipped
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class TidemarkSource(Shipped, DataSource):
     where one of them says what, else by `schema` or `reader`.
     """
 
-    @told
+    @without_stack
     def __init__(self, options: Any) -> None:
         """Take and check the options.
 
@@ -46,7 +46,7 @@ class TidemarkSource(Shipped, DataSource):
         """The word for `format(...)`."""
         return "tidemark"
 
-    @told
+    @without_stack
     def schema(self) -> "StructType":
         """The columns of Spark's Kafka source, or those of the option `columns`."""
         from pipeline.spark.options import check_any
@@ -55,7 +55,7 @@ class TidemarkSource(Shipped, DataSource):
         options = check_any(self.options)
         return schema_of(options.columns, include_headers=options.include_headers)
 
-    @told
+    @without_stack
     def reader(self, schema: "StructType") -> DataSourceReader:
         """See Spark.
 
@@ -66,14 +66,14 @@ class TidemarkSource(Shipped, DataSource):
 
         return batch_reader(self.options, schema)
 
-    @told
+    @without_stack
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802
         """See Spark."""
         from pipeline.spark.reading import stream_reader
 
         return stream_reader(self.options, schema)
 
-    @told
+    @without_stack
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
         """See Spark.
 
@@ -84,7 +84,7 @@ class TidemarkSource(Shipped, DataSource):
 
         return writer(self.options, schema, overwrite)
 
-    @told
+    @without_stack
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: "StructType", overwrite: bool
     ) -> DataSourceStreamWriter:

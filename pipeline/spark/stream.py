@@ -17,7 +17,7 @@ from kafka_protocol.types import TopicPartition
 from pipeline.cluster.cluster import UnknownTopicError
 from pipeline.errors import DataLossError
 from pipeline.log import TieredLog
-from pipeline.spark.driver_log import Told, driver_log, say_plan
+from pipeline.spark.driver_log import LoggedTexts, driver_log, log_plan
 from pipeline.spark.limits import Rates, backlog, take, waits
 from pipeline.spark.options import ReadOptions
 from pipeline.spark.ranges import Offsets, loss_sentence, resolve, stream_ranges
@@ -43,7 +43,7 @@ class Stream:
         self._target: Offsets | None = None  # of Trigger.AvailableNow
         self._latest: Offsets | None = None
         self._last_batch_ms = -math.inf
-        self._told = Told()
+        self._logged = LoggedTexts()
 
     @property
     def rates(self) -> Rates:
@@ -95,7 +95,7 @@ class Stream:
         Raises:
             DataLossError: records between start and end are gone, and that is an error.
         """
-        if self._latest is None:  # a query that goes on; maybe with its first batch again
+        if self._latest is None:  # a query that continues; maybe with its first batch again
             if start == self._initial:
                 start = _start_again(start, end, self._floating)
             self._seen, self._floating = dict(end), frozenset()
@@ -108,11 +108,11 @@ class Stream:
         known_end = {one: at for one, at in end.items() if one in start or one in earliest}
         ranges, losses = stream_ranges(start, known_end, earliest)
         losses += [f"{one} is gone" for one in new if one not in earliest]
-        self._judge(losses)
+        self._validate(losses)
         if not ranges:
             return None
         plan = log.plan(ranges, self._options.limits)
-        say_plan("stream", len(plan.splits), plan.facts, self._told)
+        log_plan("stream", len(plan.splits), plan.facts, self._logged)
         return plan, log.source
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class Stream:
             found = find(log, self._options.topics)
             ends = log.latest(found.partitions) if found.partitions else {}
         if found.missing:
-            self._judge([f"{one} is gone, or was never there" for one in found.missing])
+            self._validate([f"{one} is gone, or was never there" for one in found.missing])
         return ends
 
     def _limited(self, start: Mapping[TopicPartition, int], end: Offsets) -> Offsets:
@@ -150,10 +150,10 @@ class Stream:
         self._last_batch_ms = now_ms
         return end if rates.most is None else take(rates.most, begin, end)
 
-    def _judge(self, losses: list[str]) -> None:
+    def _validate(self, losses: list[str]) -> None:
         if losses and self._options.where.fail_on_data_loss:
             raise DataLossError(loss_sentence(losses))
-        for loss in filter(self._told.is_new, losses):
+        for loss in filter(self._logged.is_new, losses):
             driver_log().warning("stream: %s; skipped (failOnDataLoss=false)", loss)
 
 

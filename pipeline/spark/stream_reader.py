@@ -12,7 +12,7 @@ import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pipeline.errors import OptionError, told
+from pipeline.errors import OptionError, without_stack
 from pipeline.opening import open_log
 from pipeline.shipping import Shipped
 from pipeline.spark.driver_log import driver_log
@@ -40,21 +40,21 @@ class PlainStreamReader(Shipped, DataSourceStreamReader):
         """Without what is open."""
         return {**self.__dict__, "_stream": None}
 
-    @told
+    @without_stack
     def initialOffset(self) -> _StreamOffsets:  # noqa: N802 - Spark's name
         """See Spark."""
         return to_map(self._driver().initial())
 
-    @told
+    @without_stack
     def latestOffset(self) -> _StreamOffsets:  # type: ignore[override]  # noqa: N802
         """See Spark; before 4.2 there is no start and no limit."""
         return to_map(self._driver().latest(None, limited=False))
 
-    @told
+    @without_stack
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> list[InputPartition]:
-        """See Spark; also called with one offset twice, when a query goes on."""
+        """See Spark; also called with one offset twice, when a query continues."""
         found = self._driver().plan(from_map(start), from_map(end))
         if found is None:
             return []

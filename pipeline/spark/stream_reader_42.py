@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pipeline.errors import told
+from pipeline.errors import without_stack
 from pipeline.spark.limits import Rates
 from pipeline.spark.options_values import from_map, to_map
 from pipeline.spark.stream_reader import PlainStreamReader
@@ -19,7 +19,7 @@ from pipeline.spark.stream_reader import PlainStreamReader
 class LimitedStreamReader(PlainStreamReader, SupportsTriggerAvailableNow):
     """Spark says where a micro-batch starts, so limits can be kept."""
 
-    @told
+    @without_stack
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """See Spark; no limit has two bounds, so `latestOffset` reads the options itself."""
         rates = self._driver().rates
@@ -27,7 +27,7 @@ class LimitedStreamReader(PlainStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(rates.most)
         return ReadAllAvailable() if rates.least is None else ReadMinRows(rates.least)
 
-    @told
+    @without_stack
     def latestOffset(  # type: ignore[override]  # noqa: N802 - Spark's name
         self, start: Mapping[str, object], limit: ReadLimit
     ) -> dict[str, dict[str, int]]:
@@ -35,13 +35,13 @@ class LimitedStreamReader(PlainStreamReader, SupportsTriggerAvailableNow):
         limited = not isinstance(limit, ReadAllAvailable)
         return to_map(self._driver().latest(from_map(start), limited=limited))
 
-    @told
+    @without_stack
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
         """See Spark."""
         found = self._driver().latest_seen()
         return None if found is None else to_map(found)
 
-    @told
+    @without_stack
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """See Spark."""
         self._driver().stop_at_what_is_there()

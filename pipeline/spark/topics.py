@@ -1,4 +1,4 @@
-"""Which partitions a query reads, found anew for each batch. Must not know: Arrow, Spark."""
+"""Which partitions a query reads, found again for each batch. Must not know: Arrow, Spark."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

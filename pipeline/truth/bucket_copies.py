@@ -3,7 +3,7 @@
 A copy is complete when its manifest and both objects are there with the sizes that the manifest
 says. Manifests are read side by side, once each: a manifest never changes. What is damaged, or says
 other things than its name and the listing, is no copy but a flaw, which names the object; it is
-looked at anew with each listing.
+looked at again with each listing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -89,7 +89,7 @@ class BucketCopies:
         self._manifests: dict[str, Manifest | Flaw | None] = {}
 
     def refresh(self) -> None:
-        """List the bucket anew.
+        """List the bucket again.
 
         Raises:
             StoreUnreachableError: the store failed.

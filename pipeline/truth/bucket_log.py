@@ -50,7 +50,7 @@ class _Partition:
         usable: ids of those that the index holds.
         chain: leader epochs of the newest lineage.
         range: what can be read.
-        warnings: what is left out, and why.
+        warnings: what is excluded, and why.
     """
 
     index: LiveIndex
@@ -296,7 +296,7 @@ class BucketLog:
         span, holes = readable(index.runs)
         warnings += [
             f"{partition}: no complete copy holds offsets {hole.start:,} to {hole.end - 1:,};"
-            f" what lies below offset {span.start:,} is left out"
+            f" what lies below offset {span.start:,} is excluded"
             for hole in holes[-3:]
         ]
         made = _Partition(index, copies, frozenset(usable), chain, span, tuple(warnings))
@@ -336,4 +336,4 @@ class BucketLog:
             raise DamagedDataError(
                 f"{text}; repair or remove the copy, or leave it out: {SKIP_LOST}"
             )
-        return [f"{text}; the copy is left out"]
+        return [f"{text}; the copy is excluded"]

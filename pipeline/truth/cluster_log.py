@@ -68,7 +68,7 @@ from runtime.collector import resting_collector
 _ROUNDS_S = 60.0
 _ROUNDS_MIN = 5
 """The first round may take long, as it reads all that others read on from."""
-_FIRST_LOOK_S = 5.0
+_FIRST_POLL_S = 5.0
 """A wrong address is more likely than a cluster that is about to start."""
 _CLASS = "remote.log.storage.manager.class.name"
 _PREFIX = "rsm.config."
@@ -112,7 +112,7 @@ class ClusterLog:
         self._tiered: dict[str, bool] = {}
         self._chains: dict[TopicIdPartition, tuple[int, frozenset[int], list[EpochEntry]]] = {}
         try:
-            self._asker.look([], deadline_s=_FIRST_LOOK_S)
+            self._asker.look([], deadline_s=_FIRST_POLL_S)
         except UnreachableError as error:
             self.close()
             raise UnreachableError(
@@ -139,7 +139,7 @@ class ClusterLog:
         return self._source
 
     def topics(self) -> list[str]:
-        """See TieredLog; the topic of the remote tier itself is left out."""
+        """See TieredLog; the topic of the remote tier itself is excluded."""
         cluster = self._asker.again(lambda: self._not_older(self._asker.look(), None))
         return sorted(set(cluster.topics) - {REMOTE_LOG_METADATA_TOPIC})
 
@@ -254,7 +254,7 @@ class ClusterLog:
     # ------------------------------------------------------------------ rounds
 
     def _round(self, partitions: set[TopicPartition]) -> _Round:
-        """Look at everything anew, until no leader changes meanwhile."""
+        """Look at everything again, until no leader changes meanwhile."""
         return _repeated(lambda: self._one_round(partitions))
 
     def _one_round(self, partitions: set[TopicPartition]) -> _Round:

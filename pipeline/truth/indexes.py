@@ -114,7 +114,7 @@ class SegmentIndexes:
         """Transactions whose ABORT marker lies in these runs.
 
         A marker in another part of a run's segment is of another lineage, or in another run, too.
-        Segments are left out as soon as what comes before them proves that they cannot hold one
+        Segments are excluded as soon as what comes before them proves that they cannot hold one
         that began below `end`.
 
         Args:

@@ -1,6 +1,6 @@
 """What `__remote_log_metadata` says of some partitions, read by raw Fetch and kept.
 
-Every call reads on to the end of that moment. Records are judged by the broker's own code
+Every call reads on to the end of that moment. Records are validated by the broker's own code
 (`rlmm.fold`), in the topic's order, so this process knows exactly the segments that the tiers
 know. Records of partitions that nobody asked for are passed over, nearly all unread.
 """
@@ -107,7 +107,7 @@ class DivergedError(NotNowError):
 
 
 class _Question(NamedTuple):
-    """One Fetch: to whom, and where it goes on in which metadata partitions."""
+    """One Fetch: to whom, and where it continues in which metadata partitions."""
 
     node: int
     positions: tuple[tuple[int, Position], ...]
@@ -216,7 +216,7 @@ class MetadataTopic:
     def _fetch(
         self, node: int, numbers: list[int], ends: Mapping[int, int], *, is_sole: bool
     ) -> None:
-        """Ask, and judge the answer while the leader makes the next one, if it is the sole one."""
+        """Ask; where it is the sole leader, validate the answer while it makes the next one."""
         question = _Question(node, tuple((one, self._store.position(one)) for one in numbers))
         answer = self._fetches.answer(question)
         if answer.error_code:
@@ -267,7 +267,7 @@ class MetadataTopic:
             self._consume(number, part.records, end)
 
     def _consume(self, number: int, data: Buffer, end: int) -> None:
-        """Judge the records of whole batches below `end`, and remember all of it at once."""
+        """Validate the records of whole batches below `end`, and remember all of it at once."""
         position = before = self._store.position(number)
         fold = Fold(self._store, number)
         seen_ms, wanted = self._clock.wall_ms(), self._wanted[number]
@@ -284,7 +284,7 @@ class MetadataTopic:
             if not header.is_control:
                 for offset, value in values_of(number, data, at, header):
                     if offset >= position.offset:
-                        self._judge(fold, value, offset, seen_ms, wanted)
+                        self._validate(fold, value, offset, seen_ms, wanted)
             position = Position(header.next_offset, header.partition_leader_epoch)
         if position == before:
             raise NotNowError(
@@ -294,7 +294,7 @@ class MetadataTopic:
         for (key, segment_id), change in fold.changes.segments.items():
             self._indexes.setdefault(key, LiveIndex()).put(segment_id, change.after)
 
-    def _judge(
+    def _validate(
         self,
         fold: Fold,
         value: bytes | None,
@@ -328,7 +328,7 @@ def _following(
 
 
 def _position_after(data: Buffer) -> Position:
-    """Where a reader goes on behind the whole batches; one of another end is asked for anew."""
+    """Where a reader continues behind the whole batches; one of another end is asked for again."""
     last = at = 0
     while at + HEADER_SIZE <= len(data):
         _, length = _BATCH_FRONT.unpack_from(data, at)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from rlm.config import TierConfig
-from rlmm.red import RedText
+from rlmm.health_text import HealthText
 from rsm_plugins.place import StoreIdentity
 from rsm_plugins.store_faults import StoreCall, StoreFault
 
@@ -122,7 +122,7 @@ class PartitionSettings(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         mode: "active", "read_only" (remote.log.copy.disable: nothing more is copied, total
-            retention goes on) or "drop" (tiering was switched off and its remote data is to go).
+            retention continues) or "drop" (tiering was switched off and its remote data is to go).
         copy_lag_ms, copy_lag_bytes: how long, or until how many newer bytes exist, a closed segment
             waits before it is copied; 0 ms: not at all.
     """
@@ -164,8 +164,10 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
         read_committed: aborted transactions are wanted with it.
         chain: (epoch, start offset) from that epoch on, if wanted: this lineage alone counts.
         wait_ms: how long the asker waits; the answer comes by then, with data or without.
-        holder: the connection that it is for: what it is lent counts against it until that is sent.
-        window_bytes: the answer may go so far beyond `max_bytes`, for the reader's next questions.
+        holder: the connection that it is for: what it is leased counts against it until that is
+            sent.
+        read_ahead_bytes: the answer may go so far beyond `max_bytes`, for the reader's next
+            questions.
         at_follower: this broker follows the partition: the tier reads first what the metadata topic
             holds at the question, as other owners write it. REPLICA_NOT_AVAILABLE where it cannot.
     """
@@ -178,7 +180,7 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
     read_committed: bool
     wait_ms: int
     holder: str
-    window_bytes: int = 0
+    read_ahead_bytes: int = 0
     chain: list[tuple[int, int]] = []
     at_follower: bool = False
 
@@ -198,9 +200,9 @@ class OffsetForTimestamp(PartitionMessage, frozen=True, array_like=True, tag=Tru
 class AuxiliaryState(PartitionMessage, frozen=True, array_like=True, tag=True):
     """Epoch chain and producer snapshot of the remote segment that holds (`epoch`, `offset`).
 
-    It ends on the leader's chain, which goes on with the epochs `above`, as (epoch, start). Answer:
-    AuxiliaryStateAnswer. Asked by a follower that starts above the log start; `wait_ms` later the
-    answer comes too late.
+    It ends on the leader's chain, which continues with the epochs `above`, as (epoch, start).
+    Answer: AuxiliaryStateAnswer. Asked by a follower that starts above the log start; `wait_ms`
+    later the answer comes too late.
     """
 
     offset: int
@@ -216,7 +218,7 @@ class ImageChanged(Message, frozen=True, array_like=True, tag=True):
 
 
 class Released(Message, frozen=True, array_like=True, tag=True):
-    """One-way: the broker closed what it was lent under these tokens."""
+    """One-way: the broker closed what it was leased under these tokens."""
 
     tokens: list[int]
 
@@ -260,10 +262,10 @@ class ReadAnswer(PartitionMessage, frozen=True, array_like=True, tag=True):
 
     Attributes:
         next_offset: first offset after the last batch (exclusive end); -1 without regions.
-        aborted: (producer id, first offset) of transactions aborted within the regions.
-        batch_ends, last_offsets: of each batch in the regions, where these go beyond what was asked
-            for (`Read.window_bytes`): end (exclusive) counted in bytes over all regions, and last
-            offset (inclusive). Native int64s.
+        aborted: (producer id, first offset) of transactions aborted within the regions. batch_ends,
+        last_offsets: of each batch in the regions, where these go beyond what was asked for
+        (`Read.read_ahead_bytes`): end (exclusive) counted in bytes over all regions, and last
+        offset (inclusive). Native int64s.
     """
 
     error: int = 0
@@ -331,7 +333,7 @@ class LogDescription(PartitionMessage, frozen=True, array_like=True, tag=True):
         closed_from: what was asked for.
         closed_bytes_below: of the closed segments before them.
         more_closed_count, more_closed_bytes: of those after them.
-        unjudged_end: where the log ended when it was last known to be sound, or was opened: what
+        unvalidated_end: where the log ended when it was last known to be sound, or was opened: what
             lies above was appended since. -1: it is known to be sound up to its end.
         adopted_epoch: what owners up to this leader epoch gave counts only above the log end, and
             where a finished segment holds it: a person adopted the log as it was. -1: none.
@@ -354,7 +356,7 @@ class LogDescription(PartitionMessage, frozen=True, array_like=True, tag=True):
     log_end_offset: int
     log_start_has_no_entry: bool = False
     chain_problem: str = ""
-    unjudged_end: int = -1
+    unvalidated_end: int = -1
     adopted_epoch: int = -1
     closed_from: int = 0
     closed_bytes_below: int = 0
@@ -384,7 +386,7 @@ class OpenedSegment(PartitionMessage, frozen=True, array_like=True, tag=True):
 
 
 class Loss(StrEnum):
-    """Why an owner is red: what was lost. Nothing is copied, raised or deleted then."""
+    """Why an owner is unhealthy: what was lost. Nothing is copied, raised or deleted then."""
 
     LEADER_EPOCH = "leader epoch too low"
     LOG_END = "log end lost"
@@ -394,11 +396,14 @@ class Loss(StrEnum):
 
 
 class CopiedThrough(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """Judged sound, and how far the log start's run of durably copied offsets reaches. Answer: Ack.
+    """Validated sound, and how far the log start's run of durably copied offsets reaches.
+
+    Answer: Ack.
 
     Attributes:
         last_offset: last offset of the run (inclusive), -1 if the run is empty.
-        last_offset_epoch: its epoch on the chain that the tier judged by, -1 if the run is empty.
+        last_offset_epoch: its epoch on the chain that the tier validated by, -1 if the run is
+            empty.
         remote_start: first offset on the chain that is remote, -1 if none.
         remote_bytes: finished segments on the chain.
     """
@@ -426,7 +431,7 @@ class Restoration(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LossFound(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """Judged, and not sound: the owner is red, and nothing counts as copied. Answer: Ack.
+    """Validated, and not sound: the owner is unhealthy, and nothing counts as copied. Answer: Ack.
 
     Attributes:
         restoration: of a lost log end where nothing is left here; else None.
@@ -436,15 +441,15 @@ class LossFound(PartitionMessage, frozen=True, array_like=True, tag=True):
     restoration: Restoration | None = None
 
 
-class JudgementWithdrawn(PartitionMessage, frozen=True, array_like=True, tag=True):
+class ValidationWithdrawn(PartitionMessage, frozen=True, array_like=True, tag=True):
     """What was reported rests on nothing now: nothing counts as copied. Answer: Ack.
 
-    A loss that was found stays until a later judgement ends it.
+    A loss that was found stays until a later validation ends it.
     """
 
 
-Report: TypeAlias = CopiedThrough | LossFound | JudgementWithdrawn
-"""What an owner has found out about a partition; no report yet is no judgement."""
+Report: TypeAlias = CopiedThrough | LossFound | ValidationWithdrawn
+"""What an owner has found out about a partition; no report yet is no validation."""
 
 
 class RaiseLogStart(PartitionMessage, frozen=True, array_like=True, tag=True):
@@ -515,7 +520,7 @@ class PartitionHealth(msgspec.Struct, frozen=True, array_like=True):
 
     topic_id: bytes
     partition: int
-    reason: RedText
+    reason: HealthText
 
 
 class Health(Message, frozen=True, array_like=True, tag=True):
@@ -532,8 +537,8 @@ class Health(Message, frozen=True, array_like=True, tag=True):
     assigned: int
     ready: int
     abandoned_calls: int
-    red: list[PartitionHealth]
-    yellow: list[RedText] = []
+    unhealthy: list[PartitionHealth]
+    yellow: list[HealthText] = []
     totals: dict[str, float] = {}
 
 
@@ -565,7 +570,7 @@ AnyMessage: TypeAlias = (
     | OpenedSegment
     | CopiedThrough
     | LossFound
-    | JudgementWithdrawn
+    | ValidationWithdrawn
     | RaiseLogStart
     | RestoreChain
     | RaiseLeaderEpoch

@@ -4,17 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafka_protocol.types import TopicIdPartition
+from rlm.health_reasons import TierReason
 from rlm.link.messages import Assign, PartitionSettings
-from rlm.maintenance.copy_policy import CopyTurn
+from rlm.maintenance.copy_policy import CopyPriority
 from rlm.maintenance.effects import PassResult
 from rlm.maintenance.ownership import Ownership
-from rlm.red_kinds import TierRed
-from rlmm.red import NOT_RED, RedText
+from rlmm.health_text import HEALTHY, HealthText
 from runtime.rng import Backoff
 from runtime.scheduler import Timer
 
 COPY, EXPIRE = "copy", "expire"
-_FAILED = {COPY: TierRed.COPY, EXPIRE: TierRed.EXPIRE}
+_FAILED = {COPY: TierReason.COPY, EXPIRE: TierReason.EXPIRE}
 
 
 class CountDown:
@@ -70,23 +70,23 @@ class Pass:
     running: bool = False
     again: bool = False
     timer: Timer | None = None
-    red: RedText = NOT_RED
+    unhealthy: HealthText = HEALTHY
     ends: PassEnds = field(default_factory=PassEnds)
-    turn: CopyTurn = field(default_factory=CopyTurn)
+    priority: CopyPriority = field(default_factory=CopyPriority)
 
     def failed(self, error: object) -> None:
-        """It is red for `error`."""
-        self.red = _FAILED[self.kind].text(error=error)
+        """It is unhealthy for `error`."""
+        self.unhealthy = _FAILED[self.kind].text(error=error)
 
     def passed(self, result: PassResult, interval_ms: int) -> float:
         """It has ended without an error; says after how long it comes again."""
-        self.turn.lag_bytes = result.lag_bytes
+        self.priority.lag_bytes = result.lag_bytes
         pause_ms: float = interval_ms if result.again_in_ms is None else result.again_in_ms
         if result.store_errors:
             self.failed(f"{result.store_errors} deletions failed")
             pause_ms = self.backoff.next_ms()
         elif not result.is_held:  # else what the last try found is still so
-            self.red = result.red
+            self.unhealthy = result.unhealthy
             self.backoff.reset()
         return 0 if self.again else pause_ms
 
@@ -96,7 +96,7 @@ class AssignedPartition:
     """An assigned partition.
 
     Attributes:
-        judged: the chain and the log start were judged under this ownership.
+        validated: the chain and the log start were validated under this ownership.
         above: its next incarnation is a higher one: the last that it had where that is over or lost
             records, or the highest that was read under our leader epoch where we were refused.
     """
@@ -109,8 +109,8 @@ class AssignedPartition:
     unclean_epoch: int = -1
     ownership: Ownership | None = None
     ready: bool = False
-    judged: bool = False
-    red: RedText = NOT_RED
+    validated: bool = False
+    unhealthy: HealthText = HEALTHY
     above: int = -1
     own_backoff: Backoff | None = None
     own_timer: Timer | None = None
@@ -128,9 +128,9 @@ class AssignedPartition:
             assign.unclean_epoch,
         )
 
-    def reds(self) -> list[RedText]:
+    def unhealthy_ones(self) -> list[HealthText]:
         """What is wrong with it."""
-        found = [self.red, *(each.red for each in self.passes.values())]
+        found = [self.unhealthy, *(each.unhealthy for each in self.passes.values())]
         return [reason for reason in dict.fromkeys(found) if reason]
 
     def end_ownership(self) -> None:
@@ -138,7 +138,7 @@ class AssignedPartition:
         if self.ownership is not None:
             self.ownership.cancellation.cancel()
             self.ownership = None
-        self.ready = self.judged = False
+        self.ready = self.validated = False
         for each in self.passes.values():
             if each.timer is not None:
                 each.timer.cancel()

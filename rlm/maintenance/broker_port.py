@@ -110,13 +110,13 @@ class LinkBroker:
 
     def raise_leader_epoch(self, request: RaiseLeaderEpoch) -> str:
         """Why asking the controller is in vain, "" while a higher leader epoch may still come."""
-        answer = self._told(request)
+        answer = self._acknowledged(request)
         return "" if answer.taken else answer.reason
 
     def _taken(self, message: AnyMessage) -> bool:
-        return self._told(message).taken
+        return self._acknowledged(message).taken
 
-    def _told(self, message: AnyMessage) -> Ack:
+    def _acknowledged(self, message: AnyMessage) -> Ack:
         answer = self._ask(message).message
         assert isinstance(answer, Ack), answer
         return answer

@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_protocol.types import TopicIdPartition
+from rlm.health_reasons import TierReason
 from rlm.link.messages import PartitionHealth
 from rlm.maintenance.assigned_partition import AssignedPartition
-from rlm.red_kinds import TierRed
-from rlmm.red import joined
+from rlmm.health_text import joined
 from runtime.scheduler import Scheduler
 
 SLICE_PARTITIONS: Final = 200
 """Some milliseconds of the tier's thread, where something is to be done for all partitions."""
 
 NAMED_MAX: Final = 100
-"""Red partitions that the health answer names; the others are counted."""
+"""Unhealthy partitions that the health answer names; the others are counted."""
 
 PartitionKey = tuple[bytes, int]
 
@@ -27,34 +27,34 @@ class Counted:
     Attributes:
         assigned: partitions.
         ready: those whose metadata is caught up.
-        red: those that do not do what they should, up to `NAMED_MAX` of them.
-        more_red: red ones that are not named.
+        unhealthy: those that do not do what they should, up to `NAMED_MAX` of them.
+        more_unhealthy: unhealthy ones that are not named.
     """
 
     assigned: int = 0
     ready: int = 0
-    red: list[PartitionHealth] = field(default_factory=list)
-    more_red: int = 0
+    unhealthy: list[PartitionHealth] = field(default_factory=list)
+    more_unhealthy: int = 0
 
     def add(self, known: AssignedPartition, *, is_ready: bool) -> None:
         """Count one."""
         self.assigned += 1
         self.ready += is_ready
-        reasons = known.reds()
+        reasons = known.unhealthy_ones()
         if not reasons:
             return
-        if len(self.red) < NAMED_MAX:
+        if len(self.unhealthy) < NAMED_MAX:
             tip = known.tip
-            self.red.append(PartitionHealth(tip.topic_id, tip.partition, joined(reasons)))
+            self.unhealthy.append(PartitionHealth(tip.topic_id, tip.partition, joined(reasons)))
         else:
-            self.more_red += 1
+            self.more_unhealthy += 1
 
-    def reds(self) -> list[PartitionHealth]:
-        """Red partitions; with many the first of them, and how many more."""
-        if not self.more_red:
-            return list(self.red)
-        more = TierRed.MORE_PARTITIONS.text(count=self.more_red)
-        return [*self.red, PartitionHealth(b"", -1, more)]
+    def unhealthy_ones(self) -> list[PartitionHealth]:
+        """Unhealthy partitions; with many the first of them, and how many more."""
+        if not self.more_unhealthy:
+            return list(self.unhealthy)
+        more = TierReason.MORE_PARTITIONS.text(count=self.more_unhealthy)
+        return [*self.unhealthy, PartitionHealth(b"", -1, more)]
 
 
 class Census:
@@ -70,9 +70,9 @@ class Census:
         self._is_counting = False
 
     def take(self, done: Callable[[Counted], None]) -> None:
-        """Count, and call `done` in the turn in which the last slice is counted.
+        """Count, and call `done` in the slice in which the last slice is counted.
 
-        With a slice or less that is this turn. While one count is under way no other begins.
+        With a slice or less that is this slice. While one count is under way no other begins.
         """
         if not self._is_counting:
             self._is_counting = True

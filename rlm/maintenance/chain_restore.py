@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from kafka_protocol.types import EpochEntry
+from rlm.health_reasons import TierReason
 from rlm.link.messages import LogDescription, Loss
-from rlm.maintenance.settling import ChainLost, Red, local_chain, problem_of
-from rlm.red_kinds import TierRed
+from rlm.maintenance.log_validation import ChainLost, Unhealthy, local_chain, problem_of
 from rlmm import lineage
 from rlmm.api import PartitionHistory
 from rsm_plugins.segment import RemoteLogSegmentMetadata
@@ -26,7 +26,7 @@ def restored_chain(
     history: PartitionHistory,
     lost: ChainLost,
     indexes: Sequence[Index],
-) -> list[EpochEntry] | Red:
+) -> list[EpochEntry] | Unhealthy:
     """The chain as it is to be; `indexes` are those of `lost.sources`, in their order."""
     made = [
         chain
@@ -42,10 +42,12 @@ def restored_chain(
     return chain_is_lost(log, lost, f"the one of the store: {problem}") if problem else best
 
 
-def chain_is_lost(log: LogDescription, lost: ChainLost, why: str) -> Red:
-    """Red, with the ways out."""
+def chain_is_lost(log: LogDescription, lost: ChainLost, why: str) -> Unhealthy:
+    """Unhealthy, with the remedies."""
     offset = log.local_log_start_offset
-    return Red(Loss.CHAIN, TierRed.CHAIN.text(problem=lost.problem, why=why, offset=offset))
+    return Unhealthy(
+        Loss.CHAIN, TierReason.CHAIN.text(problem=lost.problem, why=why, offset=offset)
+    )
 
 
 def _joined(

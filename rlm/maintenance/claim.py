@@ -13,11 +13,11 @@ local segments, and asks again.
 From the moment in which a later claim is found, in whatever thread, no call that copies or deletes
 objects starts (`PluginCalls.let_write`); the tasks of the tier end at their next step.
 
-The claim is judged and taken at the start, then taken again every interval and at a clean stop, so
-that a copy made while the tier ran is found out, too. While the store does not answer the tier goes
-on without it as far as the store is not needed.
+The claim is validated and taken at the start, then taken again every interval and at a clean stop,
+so that a copy made while the tier ran is found out, too. While the store does not answer the tier
+continues without it as far as the store is not needed.
 
-`judge` is pure; `Claim` belongs to the tier's thread, its calls to the plugin run in a pool.
+`validate` is pure; `Claim` belongs to the tier's thread, its calls to the plugin run in a pool.
 """
 
 import logging
@@ -26,12 +26,12 @@ from enum import Enum
 
 from kafka_protocol.errors import TidemarkError
 from rlm.config import TierConfig
+from rlm.health_reasons import TierReason
 from rlm.maintenance.incarnation import Counter, Incarnations
 from rlm.plugin_calls import Cancellation
 from rlm.plugins import Store
-from rlm.red_kinds import TierRed
 from rlm.workers import EXPIRATION_POOL, Workers
-from rlmm.red import NOT_RED, RedText
+from rlmm.health_text import HEALTHY, HealthText
 from rsm_plugins.api import ClaimKeeper, RetriableRemoteStorageError
 from runtime.log_context import Outage
 from runtime.ports import Ports
@@ -47,8 +47,8 @@ FIRST_ANSWER_MS = 5_000
 class ClaimState(Enum):
     """What is known of the claim."""
 
-    UNASKED = "not judged yet"
-    AWAY = "not judged, the store does not answer"
+    UNASKED = "not validated yet"
+    AWAY = "not validated, the store does not answer"
     HELD = "ours"
     REFUSED = "of a later time"
     MISSING = "not there, and it was before"
@@ -58,21 +58,21 @@ class ClaimState(Enum):
 class LaterClaimError(TidemarkError):
     """The store holds a claim that these files have never made."""
 
-    def __init__(self, red: RedText) -> None:
-        super().__init__(red)
-        self.red = red
+    def __init__(self, unhealthy: HealthText) -> None:
+        super().__init__(unhealthy)
+        self.unhealthy = unhealthy
 
 
 class MissingClaimError(TidemarkError):
     """The store holds no claim, and held one before."""
 
-    def __init__(self, red: RedText) -> None:
-        super().__init__(red)
-        self.red = red
+    def __init__(self, unhealthy: HealthText) -> None:
+        super().__init__(unhealthy)
+        self.unhealthy = unhealthy
 
 
-def judge(found: int | None, known: Counter) -> RedText:
-    """Say why the store is not the one that these files claimed last; NOT_RED where it is.
+def validate(found: int | None, known: Counter) -> HealthText:
+    """Say why the store is not the one that these files claimed last; HEALTHY where it is.
 
     A number that was noted here proves nothing of those below it: it may never have been written,
     and another machine's clock may be behind.
@@ -81,15 +81,15 @@ def judge(found: int | None, known: Counter) -> RedText:
         found: the store's; None: it holds none. A number that was only noted is no proof that the
             store ever held one: a crash, or a PUT that failed, comes between.
         known: what these files have noted. Without a claim the counter was lost, or nothing was
-            ever judged, so nothing can be said.
+            ever validated, so nothing can be said.
     """
     if known.claimed is None or found in (*known.before, known.claimed):
-        return NOT_RED
+        return HEALTHY
     if found is None:
-        return TierRed.CLAIM_MISSING.text(claimed=known.claimed) if known.was_there else NOT_RED
+        return TierReason.CLAIM_MISSING.text(claimed=known.claimed) if known.was_there else HEALTHY
     if found < (*known.before, known.claimed)[0]:
-        return NOT_RED
-    return TierRed.CLAIM_REFUSED.text(found=found, claimed=known.claimed)
+        return HEALTHY
+    return TierReason.CLAIM_REFUSED.text(found=found, claimed=known.claimed)
 
 
 class Claim:
@@ -97,7 +97,7 @@ class Claim:
 
     Attributes:
         state: what is known of it.
-        red: what is wrong, for health.
+        unhealthy: what is wrong, for health.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Claim:
         self._ended = self._once_more = False
         self._refused, self._outage = Cancellation(), Outage(log, "taking the claim on the store")
         self.state = ClaimState.NOT_KEPT if self._keeper is None else ClaimState.UNASKED
-        self.red = NOT_RED
+        self.unhealthy = HEALTHY
         store.calls.let_write(self.state is ClaimState.NOT_KEPT)
 
     @property
@@ -179,16 +179,16 @@ class Claim:
         def given_up() -> None:
             done(None, RetriableRemoteStorageError("the call hangs"))
 
-        self._workers.run(EXPIRATION_POOL, lambda: self._judge_and_write(given_up), done)
+        self._workers.run(EXPIRATION_POOL, lambda: self._validate_and_write(given_up), done)
 
     # ------------------------------------------------------------------ inside
 
     def _without_an_answer(self) -> None:
         if self.state is ClaimState.UNASKED:
-            self.red = TierRed.CLAIM_AWAY.text(error="the store has not answered yet")
+            self.unhealthy = TierReason.CLAIM_AWAY.text(error="the store has not answered yet")
             self._become(ClaimState.AWAY)
 
-    def _judge_and_write(self, given_up: Callable[[], None]) -> int:
+    def _validate_and_write(self, given_up: Callable[[], None]) -> int:
         """Runs in a pool.
 
         Raises:
@@ -199,7 +199,7 @@ class Claim:
         assert self._keeper is not None
         with self._calls.call(EXPIRATION_POOL, "claim", self._limit_ms, on_overdue=given_up):
             found = self._keeper.read_claim(*self._owner)
-        reason = judge(found, self._incarnations.counter)
+        reason = validate(found, self._incarnations.counter)
         if reason and found is None:
             raise MissingClaimError(reason)
         if reason:
@@ -218,19 +218,19 @@ class Claim:
         if self.state is ClaimState.REFUSED:
             return
         if number is not None:
-            self.red = NOT_RED
+            self.unhealthy = HEALTHY
             self._outage.succeeded()
             log.info("the claim on the store is taken: number=%d", number)
             self._again(self._interval_ms)
             self._become(ClaimState.HELD)
         elif isinstance(error, LaterClaimError):
-            self.red = error.red
-            log.error("%s", self.red)
+            self.unhealthy = error.unhealthy
+            log.error("%s", self.unhealthy)
             self._become(ClaimState.REFUSED)
         elif isinstance(error, MissingClaimError):
             if self.state is not ClaimState.MISSING:
-                log.error("%s", error.red)
-            self.red = error.red
+                log.error("%s", error.unhealthy)
+            self.unhealthy = error.unhealthy
             self._again(self._backoff.next_ms())
             self._become(ClaimState.MISSING)
         elif self.state is ClaimState.MISSING:  # a store that fails does not hold it again
@@ -239,7 +239,7 @@ class Claim:
             self._outage.failed(error)
             self._again(self._interval_ms)
         else:
-            self.red = TierRed.CLAIM_AWAY.text(error=error)
+            self.unhealthy = TierReason.CLAIM_AWAY.text(error=error)
             self._outage.failed(f"nothing is copied until then: {error}")
             self._again(self._backoff.next_ms())
             self._become(ClaimState.AWAY)

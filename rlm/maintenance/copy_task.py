@@ -15,14 +15,14 @@ from kafka_protocol.types import TopicIdPartition
 from rlm.link.messages import (
     ClosedLocalSegment,
     CopiedThrough,
-    JudgementWithdrawn,
     Loss,
     LossFound,
     PartitionSettings,
     Restoration,
+    ValidationWithdrawn,
 )
 from rlm.maintenance.copy_policy import (
-    TURN_SEGMENTS_MAX,
+    PASS_SEGMENTS_MAX,
     is_over,
     lag,
     next_to_copy,
@@ -33,7 +33,6 @@ from rlm.maintenance.effects import (
     BeginCopy,
     Carry,
     DeleteObjects,
-    Judge,
     LocalSegment,
     Measure,
     OpenLocal,
@@ -44,11 +43,12 @@ from rlm.maintenance.effects import (
     Report,
     Task,
     UpdateState,
+    Validate,
     WallMs,
 )
 from rlm.maintenance.log_facts import LogFacts
+from rlm.maintenance.log_validation import hole_of
 from rlm.maintenance.read_back import not_given_back
-from rlm.maintenance.settling import hole_of
 from rlm.maintenance.store_gate import StoreGate
 from rlmm.api import SegmentUpdate
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
@@ -80,7 +80,7 @@ def copied_through_report(facts: LogFacts) -> CopiedThrough:
 
 
 def nothing_copied_report(facts: LogFacts) -> CopiedThrough:
-    """The log is judged, and nothing may be relied on for local expiry."""
+    """The log is validated, and nothing may be relied on for local expiry."""
     log = facts.log
     return CopiedThrough(
         log.topic_id,
@@ -94,14 +94,14 @@ def nothing_copied_report(facts: LogFacts) -> CopiedThrough:
 
 
 def loss_report(facts: LogFacts, loss: Loss, restoration: Restoration | None = None) -> LossFound:
-    """While red nothing is known to be remote, so that the broker expires nothing locally."""
+    """While unhealthy nothing is known to be remote, so that the broker expires nothing locally."""
     log = facts.log
     return LossFound(log.topic_id, log.partition, log.leader_epoch, loss, restoration)
 
 
-def withdraw_judgement(topic_id: bytes, partition: int, leader_epoch: int) -> Task[PassResult]:
+def withdraw_validation(topic_id: bytes, partition: int, leader_epoch: int) -> Task[PassResult]:
     """Tell the broker that what it was told of the partition rests on nothing any more."""
-    yield Report(JudgementWithdrawn(topic_id, partition, leader_epoch))
+    yield Report(ValidationWithdrawn(topic_id, partition, leader_epoch))
     return PassResult()
 
 
@@ -129,7 +129,7 @@ def copy_pass(
     gate: StoreGate,
     is_current: Callable[[], bool] = _for_ever,
 ) -> Task[PassResult]:
-    """Copy what is ready, for one turn; each segment is reported before the next is looked for.
+    """Copy what is ready, for one slice; each segment is reported before the next is looked for.
 
     It ends early when the topic's settings are not those it began with.
 
@@ -139,22 +139,22 @@ def copy_pass(
         broker_id: written into the records.
         custom_metadata_bytes_max: a plugin that wants more stored fails the copy.
         throttle_ms: how long the quota makes a copy of so many bytes wait; 0: it may go.
-        gate: whether the store may be tried; a first success after an outage ends the turn.
+        gate: whether the store may be tried; a first success after an outage ends the slice.
         is_current: whether `settings` still are what the topic says.
     """
     began_ms: int = yield WallMs()
     copied = 0
     while True:
-        facts: LogFacts = yield Judge()
+        facts: LogFacts = yield Validate()
         if facts.hole() is not None:
-            red = hole_of(facts)
+            unhealthy = hole_of(facts)
             # The broker must not go by what was true before it.
-            yield Report(loss_report(facts, red.loss))
-            return PassResult(red=red.reason)
+            yield Report(loss_report(facts, unhealthy.loss))
+            return PassResult(unhealthy=unhealthy.reason)
         taken: bool = yield Report(copied_through_report(facts))
         if not taken:
-            # The log has changed since it was judged. What would be announced now, the broker could
-            # take for the proof of a loss: to it the end that it opened with still counts.
+            # The log has changed since it was validated. What would be announced now, the broker
+            # could take for the proof of a loss: to it the end that it opened with still counts.
             return PassResult(again_in_ms=REFUSED_REPORT_AGAIN_MS)
         yield Carry(facts.log.log_start_offset)
         segments, size_bytes = lag(facts, settings)
@@ -180,7 +180,7 @@ def copy_pass(
             ended_outage: bool = yield from _copy_one(
                 partition, facts, segment, broker_id, custom_metadata_bytes_max, gate
             )
-        copied += TURN_SEGMENTS_MAX if ended_outage else 1  # those that wait hear of it at the end
+        copied += PASS_SEGMENTS_MAX if ended_outage else 1  # those that wait hear of it at the end
 
 
 def _copy_one(

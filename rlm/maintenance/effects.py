@@ -12,12 +12,12 @@ from kafka_protocol.types import EpochEntry
 from rlm.link import messages
 from rlm.link.messages import OpenedSegment
 from rlmm.api import SegmentUpdate
-from rlmm.red import NOT_RED, RedText
+from rlmm.health_text import HEALTHY, HealthText
 from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class Validate:
     """Look at the local log and the remote segments -> LogFacts.
 
     Attributes:
@@ -180,7 +180,7 @@ class Measure:
 
 
 Effect: TypeAlias = (
-    Judge
+    Validate
     | WallMs
     | OpenLocal
     | BeginCopy
@@ -212,15 +212,15 @@ class PassResult:
     """How a pass ended when nothing was raised.
 
     Attributes:
-        red: what a person should look at.
+        unhealthy: what a person should look at.
         again_in_ms: come back earlier than at the next interval; 0: the pass is not through.
-        store_errors: calls of the plugin that failed while the pass went on.
+        store_errors: calls of the plugin that failed while the pass continued.
         is_held: work is left that waits until the store works again.
         is_throttled: work is left that waits until the copy quota has room.
         lag_bytes: what is left to be copied.
     """
 
-    red: RedText = NOT_RED
+    unhealthy: HealthText = HEALTHY
     again_in_ms: int | None = None
     store_errors: int = 0
     is_held: bool = False

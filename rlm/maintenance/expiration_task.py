@@ -12,21 +12,23 @@ other partitions.
 from contextlib import nullcontext
 from typing import Final
 
+from rlm.health_reasons import TierReason
 from rlm.link.messages import PartitionSettings
 from rlm.maintenance.effects import (
     Carry,
     DeleteObjects,
-    Judge,
     Measure,
     MoveStart,
     PassResult,
     StartedSeenMs,
     Task,
     UpdateState,
+    Validate,
     WallMs,
     WasDeletedOnce,
 )
 from rlm.maintenance.log_facts import LogFacts
+from rlm.maintenance.log_validation import hole_of
 from rlm.maintenance.ownership import CallHangsError, OwnCopies
 from rlm.maintenance.retention_policy import (
     Deletion,
@@ -34,14 +36,12 @@ from rlm.maintenance.retention_policy import (
     deletions,
     log_start_by_retention,
 )
-from rlm.maintenance.settling import hole_of
 from rlm.maintenance.store_gate import StoreGate
-from rlm.red_kinds import TierRed
 from rlmm.api import SegmentUpdate
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
-TURN_MS: Final = 10_000
+PASS_MS: Final = 10_000
 """A pass ends with the segment that it is at then."""
 FOLLOWERS_MS: Final = 1_000
 """Followers hear of a raised log start with their next Fetch, and have checkpointed it by then."""
@@ -57,9 +57,9 @@ def expiration_pass(
 ) -> Task[PassResult]:
     """One pass over a led partition; it ends with an error of the store that may be over soon."""
     own_copies.look()
-    facts: LogFacts = yield Judge()
+    facts: LogFacts = yield Validate()
     if facts.hole() is not None:
-        return PassResult(red=hole_of(facts).reason)
+        return PassResult(unhealthy=hole_of(facts).reason)
     yield Carry(facts.log.log_start_offset)
     now_ms: int = yield WallMs()
     members = facts.log.members_log_start
@@ -67,7 +67,7 @@ def expiration_pass(
     if move is not None:
         taken: bool = yield MoveStart(move.offset, move.reason)
         if not taken:
-            return PassResult(red=TierRed.LOG_START_REFUSED.text(offset=move.offset))
+            return PassResult(unhealthy=TierReason.LOG_START_REFUSED.text(offset=move.offset))
         # The next pass carries it, and its description says what followers have by then, also those
         # that join now.
         return PassResult(again_in_ms=0 if members >= move.offset else FOLLOWERS_MS)
@@ -80,7 +80,7 @@ def expiration_pass(
     errors = 0
     for number, deletion in enumerate(due):
         at_ms: int = yield WallMs()
-        if number > 0 and at_ms - now_ms >= TURN_MS:
+        if number > 0 and at_ms - now_ms >= PASS_MS:
             return PassResult(store_errors=errors, again_in_ms=None if errors else 0)
         try:
             is_held = yield from _delete(

@@ -3,7 +3,7 @@
 Nothing is written, copied or deleted for a partition that this broker follows. Its tier reads the
 metadata topic along, and says how far the run from the log start reaches on the follower's *own*
 chain, below the follower's own high watermark. It does so at every interval, at a position of the
-topic asked for anew each time: what was read before says nothing of what is there now. So a
+topic asked for again each time: what was read before says nothing of what is there now. So a
 follower expires by its local retention, and is ready to lead without reading the topic again.
 
 Source: docs/tiering.md; KIP-405, "Follower Replication".
@@ -15,18 +15,18 @@ from typing import Final
 
 from rlm.catch_ups import CatchUps
 from rlm.config import TierConfig
+from rlm.health_reasons import TierReason
 from rlm.link.endpoint import LinkEndedError, LinkFailureError
 from rlm.maintenance.assigned_partition import AssignedPartition
-from rlm.maintenance.copy_task import copied_through_report, withdraw_judgement
-from rlm.maintenance.effects import Judge, PassResult, Report, Task
+from rlm.maintenance.copy_task import copied_through_report, withdraw_validation
+from rlm.maintenance.effects import PassResult, Report, Task, Validate
 from rlm.maintenance.log_facts import LogFacts
 from rlm.maintenance.ownership import Ownership
 from rlm.maintenance.performer import World
 from rlm.maintenance.task_run import MakeTask, TaskRun
-from rlm.red_kinds import TierRed
-from rlm.workers import JUDGE_POOL, Workers
+from rlm.workers import VALIDATION_POOL, Workers
 from rlmm.api import Fence, MetadataNotReadyError
-from rlmm.red import NOT_RED
+from rlmm.health_text import HEALTHY
 from runtime.rng import Backoff
 from runtime.scheduler import Scheduler, Timer
 
@@ -38,7 +38,7 @@ _LATE: Final = f"the metadata topic was not read to its end in {CATCH_UP_MS // 1
 
 def follow_pass() -> Task[PassResult]:
     """Say what is copied of a followed partition, by what was read of the topic."""
-    facts: LogFacts = yield Judge(closed_segments=False)
+    facts: LogFacts = yield Validate(closed_segments=False)
     # A hole says nothing here: the run ends before it, and nothing is dropped.
     yield Report(copied_through_report(facts))
     return PassResult()
@@ -58,7 +58,7 @@ class Following:
         scheduler: Scheduler,
         config: TierConfig,
         *,
-        may_tell: Callable[[], bool],
+        may_report: Callable[[], bool],
         new_backoff: Callable[[], Backoff],
     ) -> None:
         """Follow nothing.
@@ -68,11 +68,11 @@ class Following:
             workers: pools.
             scheduler: timers.
             config: settings.
-            may_tell: whether what the topic says can be relied on: the claim was not refused.
+            may_report: whether what the topic says can be relied on: the claim was not refused.
             new_backoff: pauses after failures.
         """
         self._world, self._workers, self._scheduler = world, workers, scheduler
-        self._interval_ms, self._may_tell = config.task_interval_ms, may_tell
+        self._interval_ms, self._may_report = config.task_interval_ms, may_report
         self._new_backoff = new_backoff
         self.catch_ups = CatchUps(world.metadata, workers)
 
@@ -83,7 +83,7 @@ class Following:
         self._run(known)
 
     def lost_records(self, known: AssignedPartition) -> None:
-        """What was said may rest on records that are gone: say so, and begin anew."""
+        """What was said may rest on records that are gone: say so, and begin again."""
         known.end_ownership()
         known.ownership = Ownership(known.tip, Fence(known.leader_epoch, NO_INCARNATION))
         self._run(known, withdraws=True)
@@ -93,14 +93,14 @@ class Following:
         if ownership is None:
             return
         known.own_timer = None
-        if withdraws or not self._may_tell():
+        if withdraws or not self._may_report():
             tip = known.tip
             ownership.last_report = None
-            task = partial(withdraw_judgement, tip.topic_id, tip.partition, known.leader_epoch)
+            task = partial(withdraw_validation, tip.topic_id, tip.partition, known.leader_epoch)
             self._start(known, ownership, task, withdraws=withdraws)
             return
 
-        # No thread waits: others judge while a part of the topic has no leader.
+        # No thread waits: others validate while a part of the topic has no leader.
         def late() -> None:
             self.catch_ups.leave(known.tip, read)
             self._ended(False, known, None, MetadataNotReadyError(_LATE))
@@ -122,7 +122,7 @@ class Following:
         timer.cancel()
         known.own_timer = None
         if error is None:
-            # Said anew each time: the broker forgets it when the log takes its first batch of a
+            # Said again each time: the broker forgets it when the log takes its first batch of a
             # leader epoch, and nothing else would be said before the next copy.
             ownership.last_report = None
             self._start(known, ownership, follow_pass, withdraws=False)
@@ -133,7 +133,7 @@ class Following:
         self, known: AssignedPartition, ownership: Ownership, task: MakeTask, *, withdraws: bool
     ) -> None:
         ended = partial(self._ended, withdraws)
-        TaskRun(self._world, known, ownership, JUDGE_POOL, task, ended).start(self._workers)
+        TaskRun(self._world, known, ownership, VALIDATION_POOL, task, ended).start(self._workers)
 
     def _ended(
         self,
@@ -146,11 +146,11 @@ class Following:
             return
         delay_ms: float = 0 if has_withdrawn else self._interval_ms
         if error is None:
-            known.own_backoff, known.red = None, NOT_RED
+            known.own_backoff, known.unhealthy = None, HEALTHY
         else:
             known.own_backoff = known.own_backoff or self._new_backoff()
             delay_ms = known.own_backoff.next_ms()
             if not isinstance(error, LinkFailureError):  # else its next role is on the way
-                known.red = TierRed.METADATA.text(error=error)
+                known.unhealthy = TierReason.METADATA.text(error=error)
         again = partial(self._run, known, withdraws=has_withdrawn and error is not None)
         known.own_timer = self._scheduler.call_later(delay_ms, again)

@@ -11,15 +11,15 @@ from functools import partial
 from typing import Final
 
 from kafka_protocol.types import TopicIdPartition
+from rlm.health_reasons import TierReason
 from rlm.maintenance.assigned_partition import COPY, EXPIRE
 from rlm.maintenance.census import SLICE_PARTITIONS, PartitionKey
 from rlm.maintenance.store_gate import StoreGate
-from rlm.red_kinds import TierRed
-from rlmm.red import RedText
+from rlmm.health_text import HealthText
 from runtime.rng import Backoff
 from runtime.scheduler import Scheduler, Timer
 
-_RED: Final = {COPY: TierRed.COPY_WAITS, EXPIRE: TierRed.EXPIRE_WAITS}
+_RED: Final = {COPY: TierReason.COPY_WAITS, EXPIRE: TierReason.EXPIRE_WAITS}
 
 
 class StoreWaits:
@@ -49,7 +49,7 @@ class StoreWaits:
         Args:
             kind: of pass.
             tip: whose.
-            is_held: it did not try the store, and goes on when the store works again.
+            is_held: it did not try the store, and continues when the store works again.
             failed: the store failed it, and it comes again by itself.
         """
         key = (tip.topic_id, tip.partition)
@@ -65,7 +65,7 @@ class StoreWaits:
         for held in self._held.values():
             held.try_all()
 
-    def reds(self) -> list[RedText]:
+    def unhealthy_ones(self) -> list[HealthText]:
         """What is wrong, for health: a closed gate is, as long as a partition waits for it.
 
         Where none does, no pass may try the store for a long time and find that it works again.
@@ -156,8 +156,8 @@ class HeldPasses:
             self.forget(key)
             self._start(key)
         if self._held:
-            self._timer = self._scheduler.call_later(0, self._go_on)
+            self._timer = self._scheduler.call_later(0, self._continue)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._timer = None
         self._look()

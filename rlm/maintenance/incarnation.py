@@ -7,8 +7,9 @@ are refused for the higher pair that was read, and the next number is above that
 
 The file is `<number> <claims> <CRC32C of all before the last space, 8 hex digits>` and a line end.
 `claims` are the numbers that the store may hold as the claim of these files, rising, with commas
-between them (`-`: not judged yet, see `rlm.maintenance.claim`). A random part of up to a second is
-added to each, so that it is unlike that of a copy of these files which notes one at the same time.
+between them (`-`: not validated yet, see `rlm.maintenance.claim`). A random part of up to a second
+is added to each, so that it is unlike that of a copy of these files which notes one at the same
+time.
 """
 
 import logging
@@ -46,7 +47,7 @@ _OLDER = re.compile(rb"(\d{1,19})(?: ([0-9a-f]{8}))?\n")
 
 
 class OlderFormError(TidemarkError):
-    """The file is whole and of a form that is not read any more; names file and way out."""
+    """The file is whole and of a form that is not read any more; names file and remedy."""
 
 
 class Counter(NamedTuple):
@@ -124,7 +125,7 @@ def read(disk: Disk, path: Path) -> Counter:
     except FileNotFoundError:
         return NO_COUNTER
     except OSError as error:
-        log.warning("the incarnation cannot be read, it goes on by the clock: %s", error)
+        log.warning("the incarnation cannot be read, it continues by the clock: %s", error)
         return NO_COUNTER
     counter = parse(content)
     older = _OLDER.fullmatch(content)
@@ -136,7 +137,7 @@ def read(disk: Disk, path: Path) -> Counter:
         )
     if counter is None:
         log.error(
-            "the tier's incarnation is damaged, it goes on by the clock: file=%s content=%r",
+            "the tier's incarnation is damaged, it continues by the clock: file=%s content=%r",
             path,
             content[:40],
         )
@@ -155,7 +156,7 @@ def check_forms(disk: Disk, state_dir: Path, first_dir: Path) -> None:
     read(disk, path)
     try:
         is_older = not disk.exists(path) and disk.exists(older)
-    except OSError:  # of a disk that fails; a start may go on without the first directory
+    except OSError:  # of a disk that fails; a start may continue without the first directory
         return
     if is_older:
         raise OlderFormError(

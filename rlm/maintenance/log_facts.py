@@ -1,8 +1,8 @@
-"""What a pass judges by: the leader's local log and the remote segments, at one moment. Pure.
+"""What a pass validates by: the leader's local log and the remote segments, at one moment. Pure.
 
 A finished segment is *stored* as far as it is on the own chain: so far it is read, and so far there
 is no hole. It *counts as a copy* only where its last (epoch, offset) is on the own chain below the
-own high watermark. One that goes on in a lineage that was given up is copied again by the own
+own high watermark. One that continues in a lineage that was given up is copied again by the own
 borders: nothing goes locally that only such a segment holds, because no follower can begin at its
 end (model finding F1).
 

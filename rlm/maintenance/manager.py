@@ -30,7 +30,7 @@ class RemoteLogManager:
         catch_ups: of followed partitions.
         census: counts the partitions.
         passes: when what is copied and expired.
-        on_readable: told of partitions whose segments became known, or were judged.
+        on_readable: told of partitions whose segments became known, or were validated.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class RemoteLogManager:
             workers,
             scheduler,
             config,
-            may_tell=lambda: not self._owning.owns_nothing,
+            may_report=lambda: not self._owning.owns_nothing,
             new_backoff=self.passes.new_backoff,
         )
         self.catch_ups = self._following.catch_ups
@@ -154,13 +154,13 @@ class RemoteLogManager:
         known = self._partitions.get((topic_id, partition))
         return None if known is None else known.tip
 
-    def is_judged(self, tip: TopicIdPartition) -> bool:
+    def is_validated(self, tip: TopicIdPartition) -> bool:
         """Whether the broker's word on epochs may be gone by: an old chain is noticed first.
 
-        Where the claim is refused nobody judges, and reads go on.
+        Where the claim is refused nobody validates, and reads continue.
         """
         known = self._partitions.get((tip.topic_id, tip.partition))
-        return known is None or not known.is_leader or known.judged or self._owning.owns_nothing
+        return known is None or not known.is_leader or known.validated or self._owning.owns_nothing
 
     def stop(self) -> None:
         """Cancel everything; no further plugin call starts."""

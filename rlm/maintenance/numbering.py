@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rlm.maintenance.assigned_partition import AssignedPartition
-from rlm.workers import JUDGE_POOL, Workers
+from rlm.workers import VALIDATION_POOL, Workers
 from runtime.scheduler import Scheduler
 
 SLICE_PARTITIONS: Final = 200
@@ -46,7 +46,9 @@ class Numbering:
         self.last: int | None = None
 
     def number_for(self, known: AssignedPartition) -> int | None:
-        """One above `known.above`; None: it waits, and `numbered` is called in a later turn.
+        """One above `known.above`; None.
+
+        It waits, and `numbered` is called in a later iteration of the loop.
 
         Of partitions whose ownership ends together the first takes it for all.
         """
@@ -55,9 +57,9 @@ class Numbering:
         self._waiting[known.tip.topic_id, known.tip.partition] = known
         if not self._is_taking:
             self._is_taking = True
-            # After it a partition is judged, in the same pool: there it would wait as long.
+            # After it a partition is validated, in the same pool: there it would wait as long.
             above = known.above
-            self._workers.run(JUDGE_POOL, lambda: self._take_number(above), self._taken)
+            self._workers.run(VALIDATION_POOL, lambda: self._take_number(above), self._taken)
         return None
 
     def _taken(self, number: int | None, error: BaseException | None) -> None:
@@ -65,11 +67,11 @@ class Numbering:
         if number is not None:
             self.last = number
         waiting, self._waiting = list(self._waiting.values()), {}
-        self._go_on(waiting, error)
+        self._continue(waiting, error)
 
-    def _go_on(self, waiting: list[AssignedPartition], error: BaseException | None) -> None:
+    def _continue(self, waiting: list[AssignedPartition], error: BaseException | None) -> None:
         for known in waiting[:SLICE_PARTITIONS]:
             self._numbered(known, error)
         rest = waiting[SLICE_PARTITIONS:]
         if rest:
-            self._scheduler.call_later(0, lambda: self._go_on(rest, error))
+            self._scheduler.call_later(0, lambda: self._continue(rest, error))

@@ -1,6 +1,6 @@
-"""Becoming and staying the owner of partitions: barrier, judgement, and what ends an ownership.
+"""Becoming and staying the owner of partitions: barrier, validation, and what ends an ownership.
 
-Per partition and leader epoch: own (the barrier, read back), then take over (judge the chain,
+Per partition and leader epoch: own (the barrier, read back), then take over (validate the chain,
 settle the log start). An ownership that has ended is followed by the next one after a pause; where
 something of unknown outcome was written under it, the next one has a higher incarnation. Nothing is
 owned while nothing may be written (`rlm.maintenance.claim`).
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from functools import partial
 
 from kafka_protocol.types import TopicIdPartition
+from rlm.health_reasons import TierReason
 from rlm.link.endpoint import LinkEndedError
 from rlm.maintenance.assigned_partition import AssignedPartition
-from rlm.maintenance.copy_task import withdraw_judgement
+from rlm.maintenance.copy_task import withdraw_validation
 from rlm.maintenance.effects import PassResult
+from rlm.maintenance.log_validation import too_low
 from rlm.maintenance.numbering import Numbering
 from rlm.maintenance.ownership import Ownership
 from rlm.maintenance.performer import World
-from rlm.maintenance.settling import too_low
 from rlm.maintenance.takeover_task import fenced_by_later_epoch, take_over
 from rlm.maintenance.task_run import Ended, MakeTask, TaskRun
-from rlm.red_kinds import TierRed
-from rlm.workers import JUDGE_POOL, Workers
+from rlm.workers import VALIDATION_POOL, Workers
 from rlmm.api import REMOVER_FENCE, Fence, MetadataError, MetadataRefusedError
 from rsm_plugins.api import RemoteStorageError
 from runtime.rng import Backoff
@@ -41,7 +41,7 @@ class OwningEvents:
         may_own: whether anything may be written.
         is_current: whether the partition is still assigned, and nothing has been stopped.
         settled: it is owned, and its log start is settled.
-        readable: its segments became known, or were judged.
+        readable: its segments became known, or were validated.
     """
 
     may_own: Callable[[], bool]
@@ -83,8 +83,8 @@ class Owning:
         if error is None:
             self.own(known)
             return
-        known.red = TierRed.INCARNATION.text(error=error)
-        log.warning("cannot own %s: %s", known.tip.topic_partition, known.red)
+        known.unhealthy = TierReason.INCARNATION.text(error=error)
+        log.warning("cannot own %s: %s", known.tip.topic_partition, known.unhealthy)
         self.own_again(known, fresh=False)
 
     def own(self, known: AssignedPartition) -> None:
@@ -129,9 +129,9 @@ class Owning:
                 self._ask_for_epoch(known, error.fence.leader_epoch)
                 return
             marked = error.fence == REMOVER_FENCE
-            known.red = (TierRed.MARKED if marked else TierRed.NEWER_OWNER).text()
+            known.unhealthy = (TierReason.MARKED if marked else TierReason.NEWER_OWNER).text()
         else:
-            known.red = TierRed.METADATA.text(error=error)
+            known.unhealthy = TierReason.METADATA.text(error=error)
         self.own_again(known, fresh=True)
 
     def _ask_for_epoch(self, known: AssignedPartition, used: int) -> None:
@@ -141,10 +141,10 @@ class Owning:
         def asked(
             same: AssignedPartition, result: PassResult | None, error: BaseException | None
         ) -> None:
-            red = too_low(epoch, used).reason if result is None else result.red
-            if red != same.red:
-                log.error("%s: %s", tip.topic_partition, red)
-            same.red = red
+            unhealthy = too_low(epoch, used).reason if result is None else result.unhealthy
+            if unhealthy != same.unhealthy:
+                log.error("%s: %s", tip.topic_partition, unhealthy)
+            same.unhealthy = unhealthy
             if not isinstance(error, LinkEndedError):
                 self.own_again(same, fresh=False)
 
@@ -175,22 +175,24 @@ class Owning:
 
     def _settle(self, known: AssignedPartition, ownership: Ownership) -> None:
         if known.ownership is ownership and self._is_current(known):
-            run = TaskRun(self._world, known, ownership, JUDGE_POOL, take_over, self._took_over)
+            run = TaskRun(
+                self._world, known, ownership, VALIDATION_POOL, take_over, self._took_over
+            )
             run.start(self._workers)
 
     def _took_over(
         self, known: AssignedPartition, result: PassResult | None, error: BaseException | None
     ) -> None:
         if error is not None and not isinstance(error, RemoteStorageError):
-            known.red = TierRed.TAKING_OVER.text(error=error)
+            known.unhealthy = TierReason.TAKING_OVER.text(error=error)
             self.own_again(known, fresh=isinstance(error, MetadataError))
             return
-        red = TierRed.TAKING_OVER.text(error=error) if result is None else result.red
-        if red and red != known.red:
-            log.error("%s: %s", known.tip.topic_partition, red)
-        known.red, known.judged = red, error is None
+        unhealthy = TierReason.TAKING_OVER.text(error=error) if result is None else result.unhealthy
+        if unhealthy and unhealthy != known.unhealthy:
+            log.error("%s: %s", known.tip.topic_partition, unhealthy)
+        known.unhealthy, known.validated = unhealthy, error is None
         self._readable(known.tip)
-        if red:  # until a person has ended it; the barrier holds
+        if unhealthy:  # until a person has ended it; the barrier holds
             self._settle_again(known)
             return
         known.ready, known.own_backoff = True, None
@@ -198,7 +200,7 @@ class Owning:
 
     def _settle_again(self, known: AssignedPartition) -> None:
         ownership = known.ownership
-        assert ownership is not None, "it has just been judged under it"
+        assert ownership is not None, "it has just been validated under it"
         if known.own_backoff is None:
             known.own_backoff = self._new_backoff()
         known.own_timer = self._scheduler.call_later(
@@ -206,15 +208,18 @@ class Owning:
         )
 
     def records_lost(self, known: AssignedPartition) -> None:
-        """What was known may never have been true: the broker is told so, then it is owned anew."""
+        """What was known may never have been true.
+
+        The broker is told so, then it is owned again.
+        """
         self._spend(known)
-        known.red = TierRed.METADATA.text(error="the metadata topic lost records")
+        known.unhealthy = TierReason.METADATA.text(error="the metadata topic lost records")
         self.forget_copies(known)
 
     def forget_copies(self, known: AssignedPartition) -> None:
-        """The ownership ends; the broker keeps what it has until the next one has judged."""
+        """The ownership ends; the broker keeps what it has until the next one has validated."""
         tip = known.tip
-        task = partial(withdraw_judgement, tip.topic_id, tip.partition, known.leader_epoch)
+        task = partial(withdraw_validation, tip.topic_id, tip.partition, known.leader_epoch)
         self._run_unowned(known, task, self._forgotten)
 
     def _run_unowned(self, known: AssignedPartition, task: MakeTask, ended: Ended) -> None:
@@ -222,7 +227,7 @@ class Owning:
         known.end_ownership()
         # Nothing is written under this pair.
         ownership = known.ownership = Ownership(known.tip, Fence(known.leader_epoch, -1))
-        TaskRun(self._world, known, ownership, JUDGE_POOL, task, ended).start(self._workers)
+        TaskRun(self._world, known, ownership, VALIDATION_POOL, task, ended).start(self._workers)
 
     def _forgotten(
         self, known: AssignedPartition, _: PassResult | None, error: BaseException | None

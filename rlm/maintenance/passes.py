@@ -1,7 +1,7 @@
 """Passes of owned partitions: when each runs, in which pool, and what its end means.
 
 Of two kinds, copying and expiring, at once and then every interval, each kind one at a time.
-Copying goes by turns (`copy_policy`), within a quota (`throttled_copies`). A failed pass comes
+Copying goes by passes (`copy_policy`), within a quota (`throttled_copies`). A failed pass comes
 again after a backoff, or where the store fails when it works again (`held_passes`); a write of
 unknown outcome ends the ownership.
 """
@@ -12,6 +12,7 @@ from functools import partial
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.config import TierConfig
+from rlm.health_reasons import TierReason
 from rlm.link.endpoint import LinkEndedError, LinkFailureError
 from rlm.maintenance.assigned_partition import COPY, EXPIRE, AssignedPartition, CountDown, Pass
 from rlm.maintenance.census import PartitionKey
@@ -24,7 +25,6 @@ from rlm.maintenance.performer import World
 from rlm.maintenance.task_run import CopyQueue, TaskRun
 from rlm.maintenance.throttled_copies import ThrottledCopies
 from rlm.plugin_calls import StoreClosedError, TaskCancelledError
-from rlm.red_kinds import TierRed
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, Workers
 from rlmm.api import MetadataNotReadyError, MetadataRefusedError, MetadataWriteTimeoutError
 from rsm_plugins.api import RemoteStorageError
@@ -129,7 +129,7 @@ class Passes:
         if each.kind == COPY:
             task = partial(self._copy_task, known)
             run = TaskRun(self._world, known, ownership, COPIER_POOL, task, ended)
-            self._copies.run(run, each.turn)
+            self._copies.run(run, each.priority)
         else:
             task = partial(self._expire_task, known, ownership)
             run = TaskRun(self._world, known, ownership, EXPIRATION_POOL, task, ended)
@@ -164,8 +164,8 @@ class Passes:
         error: BaseException | None,
     ) -> None:
         each.running = False
-        goes_on = result is not None and result.again_in_ms == 0
-        if not goes_on:
+        continues = result is not None and result.again_in_ms == 0
+        if not continues:
             each.ends.ended()
         self._world.telemetry.passed(known.tip.topic, each.kind)
         if isinstance(error, CallHangsError):
@@ -173,8 +173,8 @@ class Passes:
         if error is None:
             assert result is not None
             is_held = result.is_held
-            if result.red and result.red != each.red:
-                log.error("%s: %s", known.tip.topic_partition, result.red)
+            if result.unhealthy and result.unhealthy != each.unhealthy:
+                log.error("%s: %s", known.tip.topic_partition, result.unhealthy)
             delay_ms = each.passed(result, self._config.task_interval_ms)
         elif self._ends_ownership(known, error):
             return
@@ -186,7 +186,7 @@ class Passes:
                 if not isinstance(error, StoreClosedError):
                     self._world.telemetry.copy_failed(known.tip.topic, error)
                 self._start(known, known.passes[EXPIRE])  # its STARTED id is dangling now
-        if goes_on:
+        if continues:
             self._start(known, each)  # behind those that wait
         else:
             each.timer = self._scheduler.call_later(delay_ms, partial(self._start, known, each))
@@ -203,7 +203,7 @@ class Passes:
             return True
         if isinstance(error, MetadataWriteTimeoutError | MetadataNotReadyError):
             log.warning("ownership of %s ends: %r", known.tip.topic_partition, error)
-            known.red = TierRed.METADATA.text(error=error)
+            known.unhealthy = TierReason.METADATA.text(error=error)
             self._own_again(known)
             return True
         if isinstance(error, MetadataRefusedError):

@@ -30,7 +30,6 @@ from rlm.maintenance.effects import (
     Carry,
     DeleteObjects,
     Effect,
-    Judge,
     LocalSegment,
     Measure,
     MoveStart,
@@ -46,6 +45,7 @@ from rlm.maintenance.effects import (
     StartedSeenMs,
     Task,
     UpdateState,
+    Validate,
     WallMs,
     WasDeletedOnce,
 )
@@ -118,7 +118,7 @@ def run_task(task: Task[R], perform: Callable[[Effect], Any]) -> R:
         while True:
             try:
                 result = perform(effect)
-            except Exception as error:  # noqa: BLE001 - handed on to the task, which may go on
+            except Exception as error:  # noqa: BLE001 - handed on to the task, which may continue
                 effect = task.throw(error)
             else:
                 effect = task.send(result)
@@ -175,9 +175,9 @@ class Performer:
             raise TaskCancelledError("this pass was given up")
         world = self._world
         match effect:
-            case Judge(closed_segments):
+            case Validate(closed_segments):
                 self._end_copy()
-                return self._judge(closed_segments=closed_segments)
+                return self._validate(closed_segments=closed_segments)
             case WallMs():
                 return world.clock.wall_ms()
             case OpenLocal(base_offset):
@@ -226,7 +226,7 @@ class Performer:
         partition = self._own.partition
         return partition.topic_id, partition.partition, self._own.fence.leader_epoch
 
-    def _judge(self, *, closed_segments: bool) -> LogFacts:
+    def _validate(self, *, closed_segments: bool) -> LogFacts:
         """Look at the local log, then at the remote segments.
 
         In between another pass may have moved the log start and deleted what is below it: what
@@ -248,11 +248,11 @@ class Performer:
             ]
             if not metadata.is_ready(self._own.partition):
                 # What it was ready for is over: the next barrier must be read back before anybody
-                # judges, moves the log start or says what is copied.
+                # validates, moves the log start or says what is copied.
                 raise MetadataNotReadyError("this ownership is over for the metadata manager")
             facts = LogFacts(description, remote)
             took_ms = self._world.clock.monotonic_ms() - began_ms
-            self._world.telemetry.judged(self._own.partition, took_ms)
+            self._world.telemetry.validated(self._own.partition, took_ms)
             if facts.hole() is not None:
                 description = self._world.broker.describe(asked)
                 if description.log_start_offset == facts.log.log_start_offset:

@@ -1,4 +1,4 @@
-"""When the remover of deleted topics looks, and when partitions have their turns."""
+"""When the remover of deleted topics looks, and when partitions have their slices."""
 
 import logging
 from collections.abc import Callable, Collection, Sequence
@@ -36,7 +36,7 @@ class Removals:
         self._is_looking = self._again = False
         self._waiting: dict[TopicIdPartition, None] = {}
         self._running: dict[TopicIdPartition, int] = {}
-        self._turns = 0
+        self._slices = 0
 
     def wake(self) -> None:
         """Look what is to be removed, now or when the present look ends."""
@@ -61,7 +61,7 @@ class Removals:
             self.wake()
 
     def _start(self) -> None:
-        """Give turns to those that wait, as far as there are threads."""
+        """Give slices to those that wait, as far as there are threads."""
         if not self._may_write():
             self._waiting.clear()  # the next look finds them again
         while len(self._running) < max(1, self._workers.threads(EXPIRATION_POOL) // 2):
@@ -69,28 +69,28 @@ class Removals:
             if partition is None:
                 return
             del self._waiting[partition]
-            self._take_turn(partition)
+            self._run_slice(partition)
 
-    def _take_turn(self, partition: TopicIdPartition) -> None:
+    def _run_slice(self, partition: TopicIdPartition) -> None:
         remover = self._remover
         assert remover is not None, "it has found the partition"
-        self._turns += 1
-        number = self._running[partition] = self._turns
+        self._slices += 1
+        number = self._running[partition] = self._slices
 
-        def ended(goes_on: bool | None, error: BaseException | None) -> None:
+        def ended(continues: bool | None, error: BaseException | None) -> None:
             if error is not None:
                 name = partition.topic_partition
                 log.warning("removing %s failed and is tried again: %s", name, error)
             if self._running.get(partition) != number:
                 return  # it was given up before
             del self._running[partition]
-            if goes_on:
+            if continues:
                 self._waiting.pop(partition, None)
                 self._waiting[partition] = None  # behind the others
             self._start()
 
         def given_up() -> None:
-            """A call hangs: this turn will do nothing more."""
+            """A call hangs: this slice will do nothing more."""
             ended(False, None)
 
         self._workers.run(EXPIRATION_POOL, lambda: remover.remove(partition, given_up), ended)

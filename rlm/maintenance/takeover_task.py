@@ -2,19 +2,19 @@
 
 Write order (docs/tiering.md §3, "leader change"): the chain is whole or restored, the log start is
 settled and checkpointed, from then on every record carries it, and only then the broker is told
-what is copied. While red nothing is copied, raised or deleted, and the broker is told that nothing
-may expire. The judgement is repeated until a person has ended the loss.
+what is copied. While unhealthy nothing is copied, raised or deleted, and the broker is told that
+nothing may expire. The validation is repeated until a person has ended the loss.
 """
 
 from collections.abc import Sequence
 
 from kafka_protocol.types import EpochEntry
+from rlm.health_reasons import TierReason
 from rlm.link.messages import Loss, LossFound
 from rlm.maintenance.chain_restore import Index, chain_is_lost, restored_chain
 from rlm.maintenance.copy_task import copied_through_report, loss_report, nothing_copied_report
 from rlm.maintenance.effects import (
     Carry,
-    Judge,
     MoveStart,
     NeedEpoch,
     PassResult,
@@ -23,48 +23,48 @@ from rlm.maintenance.effects import (
     Report,
     Restore,
     Task,
+    Validate,
 )
 from rlm.maintenance.log_facts import LogFacts
-from rlm.maintenance.settling import ChainLost, Red, settle, too_low
-from rlm.red_kinds import TierRed
+from rlm.maintenance.log_validation import ChainLost, Unhealthy, too_low, validate_log
 from rlmm.api import PartitionHistory
 
 
 def take_over() -> Task[PassResult]:
     """Settle, or say why that cannot be done."""
-    facts: LogFacts = yield Judge(closed_segments=False)
+    facts: LogFacts = yield Validate(closed_segments=False)
     history: PartitionHistory = yield Recall()
-    verdict = settle(facts.log, history)
+    verdict = validate_log(facts.log, history)
     if isinstance(verdict, ChainLost):
         # What was reported before may rest on the lost chain.
         yield Report(loss_report(facts, Loss.CHAIN))
         chain = yield from _chain_of_the_store(facts, history, verdict)
-        if isinstance(chain, Red):
-            return PassResult(red=chain.reason)
+        if isinstance(chain, Unhealthy):
+            return PassResult(unhealthy=chain.reason)
         taken: bool = yield Restore(chain)
         if not taken:
             why = "the one of the store contradicts a local batch"
-            return PassResult(red=chain_is_lost(facts.log, verdict, why).reason)
-        facts = yield Judge(closed_segments=False)
-        verdict = settle(facts.log, history)
+            return PassResult(unhealthy=chain_is_lost(facts.log, verdict, why).reason)
+        facts = yield Validate(closed_segments=False)
+        verdict = validate_log(facts.log, history)
         if isinstance(verdict, ChainLost):
             why = "so is the one that was taken from the store"
-            return PassResult(red=chain_is_lost(facts.log, verdict, why).reason)
-    if isinstance(verdict, Red):
+            return PassResult(unhealthy=chain_is_lost(facts.log, verdict, why).reason)
+    if isinstance(verdict, Unhealthy):
         yield Report(loss_report(facts, verdict.loss, verdict.restoration))
         if verdict.loss is Loss.LEADER_EPOCH:
             return (yield from _ask_for_epoch(facts.log.leader_epoch, verdict.used))
-        return PassResult(red=verdict.reason)
+        return PassResult(unhealthy=verdict.reason)
     log = facts.log
     if verdict.log_start != log.log_start_offset or not log.log_start_known:
         reason = "carried" if log.log_start_known else "rebuilt"
         moved: bool = yield MoveStart(verdict.log_start, reason)
         if not moved:
             # Above the high watermark, which stands still until others are in sync. After an
-            # unclean election nobody joins before the log is judged: chain and end are.
+            # unclean election nobody joins before the log is validated: chain and end are.
             yield Report(nothing_copied_report(facts))
-            return PassResult(red=TierRed.LOG_START_REFUSED.text(offset=verdict.log_start))
-        facts = yield Judge(closed_segments=False)
+            return PassResult(unhealthy=TierReason.LOG_START_REFUSED.text(offset=verdict.log_start))
+        facts = yield Validate(closed_segments=False)
     yield Carry(verdict.log_start)
     yield Report(copied_through_report(facts))
     return PassResult()
@@ -80,12 +80,12 @@ def fenced_by_later_epoch(
 
 def _ask_for_epoch(leader_epoch: int, used: int) -> Task[PassResult]:
     in_vain: str = yield NeedEpoch(used)
-    return PassResult(red=too_low(leader_epoch, used, in_vain).reason)
+    return PassResult(unhealthy=too_low(leader_epoch, used, in_vain).reason)
 
 
 def _chain_of_the_store(
     facts: LogFacts, history: PartitionHistory, lost: ChainLost
-) -> Task[Sequence[EpochEntry] | Red]:
+) -> Task[Sequence[EpochEntry] | Unhealthy]:
     indexes: list[Index] = []
     for source in lost.sources:
         index: Index = yield ReadEpochs(source)

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TypeAlias
 
 from rlm.maintenance.assigned_partition import AssignedPartition
-from rlm.maintenance.copy_policy import CopyTurn, place
+from rlm.maintenance.copy_policy import CopyPriority, queue_key
 from rlm.maintenance.effects import PassResult, Task
 from rlm.maintenance.ownership import CallHangsError, Ownership
 from rlm.maintenance.performer import Performer, World, run_task
@@ -73,21 +73,21 @@ class CopyQueue:
 
     def __init__(self, workers: Workers) -> None:
         self._workers, self._lock = workers, Lock()
-        self._waiting: list[tuple[tuple[int, float], int, TaskRun, CopyTurn]] = []
+        self._waiting: list[tuple[tuple[int, float], int, TaskRun, CopyPriority]] = []
         self._arrivals, self._round = count(), 0
 
-    def run(self, run: TaskRun, turn: CopyTurn) -> None:
-        """Run a pass when its turn has come; `turn` is written to then."""
+    def run(self, run: TaskRun, priority: CopyPriority) -> None:
+        """Run a pass when its turn has come; `priority` is written to then."""
         with self._lock:
-            entry = (place(turn, self._round), next(self._arrivals), run, turn)
+            entry = (queue_key(priority, self._round), next(self._arrivals), run, priority)
             heapq.heappush(self._waiting, entry)
         self._workers.run(COPIER_POOL, self._run_next, self._ended)
 
     def _run_next(self) -> _Outcome:
         """In a thread of the pool."""
         with self._lock:
-            (self._round, _), _, run, turn = heapq.heappop(self._waiting)
-            turn.round = self._round
+            (self._round, _), _, run, priority = heapq.heappop(self._waiting)
+            priority.round = self._round
         try:
             return run, run.job(), None
         except Exception as error:  # noqa: BLE001 - handed to the end of this run

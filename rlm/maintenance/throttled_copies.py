@@ -2,7 +2,7 @@
 
 However many partitions lag, the quota lets only so many segments through. So a pass that it
 refused does not come again by a timer of its own: for each segment that one of them may copy, the
-logs of all would be judged. Where there is room one is let in, in the order in which they were
+logs of all would be validated. Where there is room one is let in, in the order in which they were
 refused, and the next one when that one copies or has ended. They also come at their interval, to
 measure their lag and to report. All on the manager's thread, but for `throttle_ms`.
 """
@@ -64,7 +64,7 @@ class ThrottledCopies:
     def reconfigure(self, config: TierConfig) -> None:
         """Go by another limit from now on."""
         self.quota.set_limit(config.copy_bytes_per_second)
-        self.go_on()
+        self.proceed()
 
     def throttle_ms(self, key: PartitionKey, size_bytes: int) -> int:
         """How long a segment of the partition must wait, 0 if it may be copied; from any thread.
@@ -78,7 +78,7 @@ class ThrottledCopies:
         if wait_ms == 0:
             self._let_in.discard(key)
             if self._waiting:
-                self._post(self.go_on)
+                self._post(self.proceed)
         return wait_ms
 
     def ended(self, key: PartitionKey, *, is_throttled: bool) -> None:
@@ -92,14 +92,14 @@ class ThrottledCopies:
             if was_let_in:  # another one took the room: it is still the first
                 self._waiting.move_to_end(key, last=False)
         if was_let_in or self._timer is None:
-            self.go_on()
+            self.proceed()
 
     def forget(self, key: PartitionKey) -> None:
         """The partition is not ours any more."""
         self._waiting.pop(key, None)
         self._let_in.discard(key)
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         """Start the next one, or see to it that it is started when there is room."""
         if self._timer is not None:
             self._timer.cancel()
@@ -108,7 +108,7 @@ class ThrottledCopies:
             return
         now_ms = self._clock.monotonic_ms()
         wait_ms = self.quota.wait_ms(now_ms)
-        self._timer = self._scheduler.call_later(wait_ms or NEXT_MS, self.go_on)
+        self._timer = self._scheduler.call_later(wait_ms or NEXT_MS, self.proceed)
         if wait_ms:
             self.quota.throttled(wait_ms, now_ms)
         else:

@@ -189,7 +189,7 @@ def select(
     Args:
         table: of a chunk.
         offset: first one wanted.
-        end_offset: batches that reach up to here or further are left out (exclusive).
+        end_offset: batches that reach up to here or further are excluded (exclusive).
         max_bytes: bound of the selection.
         min_one_batch: the first batch may be larger than that.
 

@@ -10,8 +10,8 @@ anybody may still read the chunk before: not before the broker has released each
 descriptors, which it does when it has copied out what it sends
 (docs/decisions/remote-regions-are-copied-from-a-mapping.md).
 
-For at most 3/8 it is loaded ahead of readers that go on. How much of it may be lent to whom is for
-`rlm.read.lending` to say.
+For at most 3/8 it is loaded ahead of readers that continue. How much of it may be leased to whom is
+for `rlm.read.leases` to say.
 """
 
 import logging
@@ -20,16 +20,16 @@ from dataclasses import dataclass, field
 
 from rlm.config import TierConfig
 from rlm.read.chunk import Chunk
-from rlm.read.chunk_loader import ChunkLoader, Leaving, Place
+from rlm.read.chunk_loader import Allocation, ChunkLoader, Leaving
 from rlm.read.disk_chunk_cache import ChunkKey
 from rlm.read.eviction_policy import EvictionPolicy, make_policy
 from rlm.read.index_cache import IndexCache
-from rlm.read.line import Waiter
 from rlm.read.loads import DAMAGE, Loads, Wait
 from rlm.read.object_faults import LOG
 from rlm.read.read_ahead_policy import StoreEstimate
 from rlm.read.remote_store import RemoteStore
 from rlm.read.segment_index import SegmentIndex
+from rlm.read.wait_queue import Waiter
 from rsm_plugins.api import RemoteResourceNotFoundError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.disk import Disk, OpenFile
@@ -115,7 +115,7 @@ class ChunkCache:
     def enter(
         self, metadata: RemoteLogSegmentMetadata, chunk: Chunk, *, waited: bool = False
     ) -> None:
-        """A reader has come to a chunk, which it may go on to read in several steps."""
+        """A reader has come to a chunk, which it may continue to read in several steps."""
         key = _key(metadata, chunk.first, chunk.end)
         if self._chunks.get(key) is not chunk:
             return
@@ -144,7 +144,7 @@ class ChunkCache:
         spans = [(index.borders[number], index.borders[number + 1]) for number in numbers]
         keys = [_key(metadata, first, end) for first, end in spans]
         load = _ChunkLoad(self, metadata, index, keys, is_ahead=True)
-        return self._loads.ahead(owner, load) and len(load.places) == len(numbers)
+        return self._loads.ahead(owner, load) and len(load.allocations) == len(numbers)
 
     def share(self, readers: int) -> int:
         """Bytes that each of so many readers may have loaded ahead."""
@@ -166,7 +166,7 @@ class ChunkCache:
         self._idle += chunk.capacity_bytes
         self._policy.add(key, chunk.size_bytes)
 
-    def _set_aside(self, first: int, end: int) -> Place | None:
+    def _set_aside(self, first: int, end: int) -> Allocation | None:
         """Memory for bytes, by eviction if need be; None if there is none now.
 
         What is held leaves no room, or the process has no descriptor left.
@@ -188,17 +188,17 @@ class ChunkCache:
         for key, chunk in victims:
             self._evict(key, chunk)
         try:
-            place = self._fit(first, end, victims[0][1] if victims else None)
+            allocation = self._fit(first, end, victims[0][1] if victims else None)
         except OSError as error:  # of a new file only: nobody was evicted for it
             if not is_of_exhaustion(log, "memory for chunks", error):
                 raise
             return None
-        place.leaving = [
-            Leaving(key, chunk.file, chunk.size_bytes, is_reused=chunk.file is place.file)
+        allocation.leaving = [
+            Leaving(key, chunk.file, chunk.size_bytes, is_reused=chunk.file is allocation.file)
             for key, chunk in victims
         ]
-        self._total += place.capacity_bytes
-        return place
+        self._total += allocation.capacity_bytes
+        return allocation
 
     def _evict(self, key: ChunkKey, chunk: Chunk) -> None:
         del self._chunks[key]
@@ -209,25 +209,25 @@ class ChunkCache:
         if chunk.is_ahead:
             self._telemetry.ahead("wasted", chunk.size_bytes)
 
-    def _fit(self, first: int, end: int, chunk: Chunk | None) -> Place:
+    def _fit(self, first: int, end: int, chunk: Chunk | None) -> Allocation:
         """A new file, or that of an evicted chunk, for the bytes."""
         size = end - first
         if chunk is None:
-            return Place(first, end, self._disk.memfd("chunk"), size)
+            return Allocation(first, end, self._disk.memfd("chunk"), size)
         if chunk.capacity_bytes <= size:
-            return Place(first, end, chunk.file, size)
+            return Allocation(first, end, chunk.file, size)
         if self._total + chunk.capacity_bytes > self._max or chunk.capacity_bytes > 2 * size:
-            return Place(first, end, chunk.file, size, shrink=True)
-        return Place(first, end, chunk.file, chunk.capacity_bytes)
+            return Allocation(first, end, chunk.file, size, shrink=True)
+        return Allocation(first, end, chunk.file, chunk.capacity_bytes)
 
-    def _drop(self, place: Place) -> None:
+    def _drop(self, allocation: Allocation) -> None:
         """Nothing came for it."""
-        self._total -= place.capacity_bytes
-        for each in place.leaving:
+        self._total -= allocation.capacity_bytes
+        for each in allocation.leaving:
             each.file.close()
-        place.file.close()
+        allocation.file.close()
 
-    # -- what the broker holds, see `rlm.read.lending`
+    # -- what the broker holds, see `rlm.read.leases`
 
     def hand_out(self, chunk: Chunk) -> None:
         """The broker gets a descriptor of it."""
@@ -265,9 +265,9 @@ class _ChunkLoad:
     """A `Load` of adjacent chunks of a segment, or of one slice.
 
     Attributes:
-        chunk_keys: of chunks ahead, those that there is no memory for are left out.
+        chunk_keys: of chunks ahead, those that there is no memory for are excluded.
         is_ahead: nobody waits for them yet.
-        places: memory set aside for them.
+        allocations: memory set aside for them.
     """
 
     cache: ChunkCache
@@ -275,7 +275,7 @@ class _ChunkLoad:
     index: SegmentIndex
     chunk_keys: list[ChunkKey]
     is_ahead: bool = False
-    places: list[Place] = field(default_factory=list)
+    allocations: list[Allocation] = field(default_factory=list)
 
     @property
     def keys(self) -> list[tuple[str, bytes, int, int]]:
@@ -283,17 +283,19 @@ class _ChunkLoad:
 
     def reserve(self) -> bool:
         for _, first, end in self.chunk_keys:
-            place = self.cache._set_aside(first, end)
-            if place is None:
+            allocation = self.cache._set_aside(first, end)
+            if allocation is None:
                 break
-            self.places.append(place)
-        del self.chunk_keys[len(self.places) :]
-        if self.places and self.is_ahead:
-            self.cache._telemetry.ahead("asked", self.places[-1].end - self.places[0].first)
-        return bool(self.places)
+            self.allocations.append(allocation)
+        del self.chunk_keys[len(self.allocations) :]
+        if self.allocations and self.is_ahead:
+            self.cache._telemetry.ahead(
+                "asked", self.allocations[-1].end - self.allocations[0].first
+            )
+        return bool(self.allocations)
 
     def run(self, damaged: int) -> Iterator[Chunk]:
-        return self.cache._loader.load(self.metadata, self.index, self.places)
+        return self.cache._loader.load(self.metadata, self.index, self.allocations)
 
     def arrived(self, number: int, value: Chunk) -> None:
         self.cache._loaded(self.chunk_keys[number], value, is_ahead=self.is_ahead)
@@ -303,8 +305,8 @@ class _ChunkLoad:
             # It may be the index that is wrong: the next try uses the store's.
             self.cache._indexes.distrust(self.metadata.id.id)
         if is_final or isinstance(error, RemoteResourceNotFoundError):
-            span = (self.places[0].first, self.places[-1].end)
+            span = (self.allocations[0].first, self.allocations[-1].end)
             self.cache._faults.failed(self.metadata, LOG, error, span)
 
     def free(self, number: int) -> None:
-        self.cache._drop(self.places[number])
+        self.cache._drop(self.allocations[number])

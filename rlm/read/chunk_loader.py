@@ -16,7 +16,7 @@ from rlm.read.object_faults import LOG
 from rlm.read.remote_store import RemoteStore
 from rlm.read.segment_index import SegmentIndex
 from rlm.workers import READER_POOL
-from rlmm.red import named
+from rlmm.health_text import named
 from rsm_plugins.api import RemoteObjectDamagedError, RemoteResourceNotFoundError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.clock import Clock
@@ -36,13 +36,13 @@ class Leaving:
 
 
 @dataclass(slots=True)
-class Place:
+class Allocation:
     """Memory set aside for the bytes [first, end) of a segment.
 
     Attributes:
         capacity_bytes: that the file takes, or will take.
         shrink: the file is larger than that, once `leaving` has left it.
-        leaving: chunks that made room for it.
+        leaving: chunks that freed memory for it.
     """
 
     first: int
@@ -70,7 +70,10 @@ class ChunkLoader:
         self._buffers = _Buffers()
 
     def load(
-        self, metadata: RemoteLogSegmentMetadata, index: SegmentIndex, places: Sequence[Place]
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        index: SegmentIndex,
+        allocations: Sequence[Allocation],
     ) -> Iterator[Chunk]:
         """Fill adjacent places in their order; each chunk is given when it is whole and checked.
 
@@ -78,42 +81,44 @@ class ChunkLoader:
             DamagedChunkError: the bytes are wrong.
             RemoteStorageError: the store failed.
         """
-        for place in places:
-            self._let_go(place)
+        for allocation in allocations:
+            self._let_go(allocation)
         segment_id = metadata.id.id
         at = 0
-        while at < len(places):
-            chunk = self._from_disk(metadata, index, places[at])
+        while at < len(allocations):
+            chunk = self._from_disk(metadata, index, allocations[at])
             if chunk is not None:
                 at += 1
                 yield chunk
                 continue
             end = at + 1
-            while end < len(places) and _key(segment_id, places[end]) not in self._on_disk:
+            while (
+                end < len(allocations) and _key(segment_id, allocations[end]) not in self._on_disk
+            ):
                 end += 1
-            yield from self._fetch(metadata, index, places[at:end])
+            yield from self._fetch(metadata, index, allocations[at:end])
             at = end
 
-    def _let_go(self, place: Place) -> None:
-        for each in place.leaving:
+    def _let_go(self, allocation: Allocation) -> None:
+        for each in allocation.leaving:
             self._on_disk.put(each.key, each.file, each.size_bytes)
             if not each.is_reused:
                 each.file.close()
-        if place.shrink:
-            self._disk.truncate(place.file, place.capacity_bytes)
+        if allocation.shrink:
+            self._disk.truncate(allocation.file, allocation.capacity_bytes)
 
     def _from_disk(
-        self, metadata: RemoteLogSegmentMetadata, index: SegmentIndex, place: Place
+        self, metadata: RemoteLogSegmentMetadata, index: SegmentIndex, allocation: Allocation
     ) -> Chunk | None:
-        key = _key(metadata.id.id, place)
+        key = _key(metadata.id.id, allocation)
         if key not in self._on_disk:
             return None
-        buffer = self._buffers.take(place.end - place.first)
+        buffer = self._buffers.take(allocation.end - allocation.first)
         try:
-            with memoryview(buffer)[: place.end - place.first] as view:
+            with memoryview(buffer)[: allocation.end - allocation.first] as view:
                 if not self._on_disk.read_into(key, view):
                     return None
-                chunk = self._checked(metadata, index, place, view)
+                chunk = self._checked(metadata, index, allocation, view)
         except DamagedChunkError:
             self._on_disk.drop(key)  # the store's word counts
             return None
@@ -126,20 +131,27 @@ class ChunkLoader:
         self,
         metadata: RemoteLogSegmentMetadata,
         index: SegmentIndex,
-        place: Place,
+        allocation: Allocation,
         view: memoryview,
     ) -> Chunk:
-        table = check_chunk(view, metadata, index, place.first)
-        self._disk.write_at(place.file, 0, view)
-        return Chunk(place.first, place.end, place.file, place.capacity_bytes, table)
+        table = check_chunk(view, metadata, index, allocation.first)
+        self._disk.write_at(allocation.file, 0, view)
+        return Chunk(
+            allocation.first, allocation.end, allocation.file, allocation.capacity_bytes, table
+        )
 
     def _fetch(
-        self, metadata: RemoteLogSegmentMetadata, index: SegmentIndex, places: Sequence[Place]
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        index: SegmentIndex,
+        allocations: Sequence[Allocation],
     ) -> Iterator[Chunk]:
         """One ranged read of the store."""
-        first, end = places[0].first, places[-1].end
+        first, end = allocations[0].first, allocations[-1].end
         topic = metadata.id.topic_id_partition.topic
-        buffer = self._buffers.take(max(place.end - place.first for place in places))
+        buffer = self._buffers.take(
+            max(allocation.end - allocation.first for allocation in allocations)
+        )
         began_ms, got, failed = self._clock.monotonic_ms(), 0, True
         try:
             with (
@@ -147,14 +159,14 @@ class ChunkLoader:
                 self._store.storage.fetch_log_segment(metadata, first, end - 1) as stream,
             ):
                 opened_ms = self._clock.monotonic_ms()
-                for place in places:
-                    with memoryview(buffer)[: place.end - place.first] as view:
+                for allocation in allocations:
+                    with memoryview(buffer)[: allocation.end - allocation.first] as view:
                         count = _fill(stream, view)
                         got += count
                         _check_whole(count, len(view), end - first - got)
-                        chunk = self._checked(metadata, index, place, view)
-                    self._store.faults.read_well(metadata, LOG, (place.first, place.end))
-                    if place is places[-1]:
+                        chunk = self._checked(metadata, index, allocation, view)
+                    self._store.faults.read_well(metadata, LOG, (allocation.first, allocation.end))
+                    if allocation is allocations[-1]:
                         now_ms = self._clock.monotonic_ms()
                         chunk.fetched = Fetched(opened_ms - began_ms, now_ms - opened_ms, got)
                     if self._on_disk.is_on:
@@ -173,8 +185,8 @@ class ChunkLoader:
         self._store.telemetry.fetch_outage.succeeded()
 
 
-def _key(segment_id: bytes, place: Place) -> ChunkKey:
-    return segment_id, place.first, place.end
+def _key(segment_id: bytes, allocation: Allocation) -> ChunkKey:
+    return segment_id, allocation.first, allocation.end
 
 
 def _check_whole(got: int, wanted: int, missing: int) -> None:

@@ -3,7 +3,7 @@
 Bounded by bytes. It is emptied at each start, and what is read back is checked against the CRC32C
 of what was put, then like what the store gives, so nothing here is ever trusted (a batch's own
 checksum does not cover its base offset). A disk that fails or is full costs no read: the cache is
-then off, said once at ERROR and in the health answer, until the tier starts anew. Running out of
+then off, said once at ERROR and in the health answer, until the tier starts again. Running out of
 descriptors or memory only costs the one chunk.
 """
 
@@ -109,7 +109,7 @@ class DiskChunkCache:
             path = self._directory / f"{self._number}.chunk"
             try:
                 self._open()
-                self._make_room(size_bytes)
+                self._evict(size_bytes)
             except OSError as error:
                 self._fail(error)
                 return
@@ -148,7 +148,7 @@ class DiskChunkCache:
         except OSError as left:
             log.warning("cannot remove %s: %s", path, left)
 
-    def _make_room(self, size_bytes: int) -> None:
+    def _evict(self, size_bytes: int) -> None:
         while self._files and self._total + size_bytes > self._max:
             self._remove(next(self._policy.victims()))
             self.evictions += 1

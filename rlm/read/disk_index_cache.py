@@ -7,7 +7,7 @@ fetched once more. A file appears by a rename and is
 fsynced before. The least recently used goes first; files of an earlier process are used again.
 
 The files are a cache: a directory that fails costs no read. The cache is then off, said once at
-ERROR and in the health answer, until the tier starts anew. Running out of descriptors or memory is
+ERROR and in the health answer, until the tier starts again. Running out of descriptors or memory is
 no failure of the directory.
 """
 
@@ -79,7 +79,7 @@ class DiskIndexCache:
         *,
         past_cache: bool,
     ) -> bytes:
-        """The index's bytes, from here or from the store; what `fetch` raises goes on."""
+        """The index's bytes, from here or from the store; what `fetch` raises continues."""
         name = f"{metadata.start_offset}_{uuid_to_text(metadata.id.id)}{_SUFFIXES[kind]}"
         found = None if past_cache else self._read(name)
         if found is not None:
@@ -96,7 +96,7 @@ class DiskIndexCache:
                 self._sizes.move_to_end(name)
                 self._used_ms[name] = self._clock.monotonic_ms()
             content = self._disk.read_file(self._directory / name)
-        except OSError as error:  # the file, not the cache: it is written anew
+        except OSError as error:  # the file, not the cache: it is written again
             log.warning("cached index cannot be read and is fetched: %s", error)
             return None
         data = unsealed(name, content)

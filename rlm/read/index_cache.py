@@ -1,7 +1,8 @@
 """Indexes of remote segments, fetched once and kept on this machine's disk.
 
 The files are in `disk_index_cache`. Parsed indexes of a few segments stay in memory, because every
-read needs one. What an index says is checked when it is parsed, and fetched anew where it is wrong.
+read needs one. What an index says is checked when it is parsed, and fetched again where it is
+wrong.
 """
 
 from collections import OrderedDict
@@ -11,13 +12,13 @@ from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import txn_index
 from rlm.config import TierConfig
 from rlm.read.disk_index_cache import DiskIndexCache
-from rlm.read.line import Waiter
 from rlm.read.loads import Loads, Wait
 from rlm.read.object_faults import OFFSET_AND_TIME, index_name
 from rlm.read.remote_store import RemoteStore
 from rlm.read.segment_index import DamagedIndexError, SegmentIndex
+from rlm.read.wait_queue import Waiter
 from rlm.workers import READER_POOL
-from rlmm.red import named
+from rlmm.health_text import named
 from rsm_plugins.api import (
     RemoteObjectDamagedError,
     RemoteResourceNotFoundError,

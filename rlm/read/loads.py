@@ -16,8 +16,8 @@ from threading import Lock
 from typing import Any, Protocol, TypeVar
 
 from rlm.read.chunk import DamagedChunkError
-from rlm.read.line import CALLS_MAX, FairLine, Line, Waiter
 from rlm.read.segment_index import DamagedIndexError
+from rlm.read.wait_queue import CALLS_MAX, FairQueue, Waiter, WaitQueue
 from rlm.workers import READER_POOL, Workers
 from rsm_plugins.api import RemoteObjectDamagedError
 from runtime.clock import Clock
@@ -26,7 +26,7 @@ from runtime.scheduler import Scheduler
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_MS, RETRY_MAX_MS = 100, 5_000
-MEMORY_LOOK_MS = 500
+MEMORY_POLL_MS = 500
 """Nothing tells when the process has descriptors again: the first that waits looks so often."""
 DAMAGE_LIMIT = 2
 """A damaged object is fetched once more past the caches; then it counts as damaged for a while."""
@@ -62,7 +62,7 @@ class LoadQueue:
     def __init__(self, ahead_max: Callable[[], int]) -> None:
         """`ahead_max` says how many loads ahead may run at a time."""
         self._ahead_max, self._lock = ahead_max, Lock()
-        self._urgent = FairLine[Queued]()
+        self._urgent = FairQueue[Queued]()
         self._ahead: deque[Queued] = deque()
         self._ahead_running = 0
         self._refused = 0
@@ -72,7 +72,7 @@ class LoadQueue:
         return len(self._urgent) + len(self._ahead)
 
     def add(self, load: Queued) -> None:
-        """Put a load at the end of its line; one `take` is to follow."""
+        """Put a load at the end of its queue; one `take` is to follow."""
         with self._lock:
             if load.urgent:
                 self._urgent.add(load.reader, load)
@@ -224,8 +224,8 @@ class Loads:
         self._flights: dict[Hashable, tuple[_Flight, int]] = {}
         self._failures: dict[Hashable, _Failure] = {}
         self._queue = LoadQueue(self._ahead_max)
-        self._for_turn, self._for_memory = Line(scheduler), Line(scheduler)
-        self._looks = False
+        self._queued, self._for_memory = WaitQueue(scheduler), WaitQueue(scheduler)
+        self._is_polling = False
 
     def _ahead_max(self) -> int:
         threads = self._workers.threads(READER_POOL)
@@ -234,14 +234,14 @@ class Loads:
     def set_bound(self, in_flight_max: int) -> None:
         """Let that many loads be queued or running from now on."""
         self._in_flight_max = in_flight_max
-        self._for_turn.call()
+        self._queued.call()
 
     @property
     def in_flight(self) -> int:
         """Keys queued or being loaded."""
         return len(self._flights)
 
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether a load that nobody waits for may be started."""
         return len(self._flights) * 2 < self._in_flight_max
 
@@ -264,7 +264,7 @@ class Loads:
         Args:
             load: reserves its memory only if it is queued.
             waiter: called once, on the owner's thread, when it is worth asking again.
-            reader: who asks: readers take turns.
+            reader: who asks: a fair queue of readers.
         """
         (key,) = load.keys
         found = self._flights.get(key)
@@ -287,11 +287,11 @@ class Loads:
             failed.waiters[waiter] = None
             return Wait.FAILING
         if len(self._flights) >= self._in_flight_max:
-            self._for_turn.join(waiter, reader)
+            self._queued.join(waiter, reader)
             return Wait.FULL
         if not load.reserve():
             self._for_memory.join(waiter, reader)
-            self._look_for_memory()
+            self._poll_memory()
             return Wait.FULL
         damaged = 0 if failed is None or failed.damaged >= DAMAGE_LIMIT else failed.damaged
         flight = _Flight(load, (key,), urgent=True, damaged=damaged, reader=reader)
@@ -307,38 +307,38 @@ class Loads:
         failed = self._failures.get(key)
         if failed is not None:
             failed.waiters.pop(waiter, None)
-        self._for_turn.leave(waiter)
+        self._queued.leave(waiter)
         self._for_memory.leave(waiter)
 
     @property
-    def waiting_for_room(self) -> int:
+    def waiting_for_memory(self) -> int:
         """How many wait until a load more may begin."""
-        return len(self._for_turn) + len(self._for_memory)
+        return len(self._queued) + len(self._for_memory)
 
     def has_memory(self) -> None:
         """Memory was given back: those who wait for it are called."""
         self._for_memory.call()
 
-    def _look_for_memory(self) -> None:
+    def _poll_memory(self) -> None:
         """Also without a word of anybody, as long as somebody waits."""
-        if self._looks:
+        if self._is_polling:
             return
 
-        def look() -> None:
-            self._looks = False
+        def poll() -> None:
+            self._is_polling = False
             self._for_memory.call()
             if self._for_memory:
-                self._look_for_memory()
+                self._poll_memory()
 
-        self._looks = True
-        self._scheduler.call_later(MEMORY_LOOK_MS, look)
+        self._is_polling = True
+        self._scheduler.call_later(MEMORY_POLL_MS, poll)
 
     def ahead(self, owner: object, load: Load[Any]) -> bool:
         """Have keys loaded that nobody waits for yet and that are not on their way.
 
         Args:
             owner: the reader they are for, see `forget_reader`.
-            load: may leave out keys when it reserves its memory.
+            load: may omit keys when it reserves its memory.
 
         Returns:
             False if there was no memory for any of them.
@@ -432,7 +432,7 @@ class Loads:
 
     def _landed(self) -> None:
         """A key is not on its way any more, and its memory is idle or free."""
-        self._for_turn.call()
+        self._queued.call()
         self._for_memory.call()
 
     def _land(self, flight: _Flight) -> None:

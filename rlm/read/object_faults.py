@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from kafka_protocol.wire.primitives import uuid_to_text
+from rlm.health_reasons import TierReason
 from rlm.link.messages import PartitionHealth
-from rlm.red_kinds import TierRed
 from rlmm.api import MetadataNotReadyError
-from rlmm.red import RedText
+from rlmm.health_text import HealthText
 from rsm_plugins.api import RemoteResourceNotFoundError
 from rsm_plugins.segment import (
     IndexType,
@@ -67,9 +67,9 @@ class _Fault:
     spans: list[Span] = field(default_factory=list)
 
     @property
-    def red(self) -> RedText:
+    def unhealthy(self) -> HealthText:
         """What health says of it."""
-        return TierRed.OBJECT.text(**self._facts, offset=self.metadata.end_offset + 1)
+        return TierReason.OBJECT.text(**self._facts, offset=self.metadata.end_offset + 1)
 
     @property
     def _facts(self) -> dict[str, object]:
@@ -81,7 +81,7 @@ class _Fault:
         }
 
     def __str__(self) -> str:
-        return TierRed.OBJECT.said(**self._facts)
+        return TierReason.OBJECT.said(**self._facts)
 
 
 class ObjectFaults:
@@ -172,7 +172,7 @@ class ObjectFaults:
                 if (owner.topic_id, owner.partition) == (topic_id, partition):
                     del self._faults[key]
 
-    def red(self) -> list[PartitionHealth]:
+    def unhealthy(self) -> list[PartitionHealth]:
         """What to say; objects whose segment is no longer FINISHED are forgotten."""
         with self._lock:
             faults = list(self._faults.items())
@@ -183,11 +183,11 @@ class ObjectFaults:
                     self._faults.pop(key, None)
             else:
                 still.append(fault)
-        red = [_health(fault) for fault in still[:NAMED_MAX]]
+        unhealthy = [_health(fault) for fault in still[:NAMED_MAX]]
         if len(still) > NAMED_MAX:
-            more = TierRed.MORE_OBJECTS.text(count=len(still) - NAMED_MAX)
-            red.append(PartitionHealth(b"", -1, more))
-        return red
+            more = TierReason.MORE_OBJECTS.text(count=len(still) - NAMED_MAX)
+            unhealthy.append(PartitionHealth(b"", -1, more))
+        return unhealthy
 
     def _is_over(self, metadata: RemoteLogSegmentMetadata) -> bool:
         try:
@@ -199,7 +199,7 @@ class ObjectFaults:
 
 def _health(fault: _Fault) -> PartitionHealth:
     partition = fault.metadata.id.topic_id_partition
-    return PartitionHealth(partition.topic_id, partition.partition, fault.red)
+    return PartitionHealth(partition.topic_id, partition.partition, fault.unhealthy)
 
 
 def _without(bad: Span, good: Span) -> list[Span]:

@@ -1,4 +1,4 @@
-"""Loads ahead of readers that go on what they will want next, across the ends of segments.
+"""Loads ahead of readers that continue what they will want next, across the ends of segments.
 
 How much is for `read_ahead_policy` to say; where it lies is found out here. Owner's thread.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.link.messages import Read
-from rlm.read.lending import Caches
+from rlm.read.leases import Caches
 from rlm.read.read_ahead_policy import Pace, after_answer, bounded_depth, run_chunks
 from rlm.read.segment_index import SegmentIndex
 from rlmm.api import MetadataNotReadyError, RemoteLogMetadataManager
@@ -64,7 +64,7 @@ class Sequences:
 
     @property
     def active(self) -> int:
-        """Readers that go on: who waits for an answer, and who is expected back."""
+        """Readers that continue: who waits for an answer, and who is expected back."""
         return self._resting + len(self._asking)
 
     def take(self, place: Place, now_ms: int) -> Sequence:
@@ -236,7 +236,7 @@ class ReadAhead:
         """Ask for adjacent chunks of one segment; says whether there is room for more."""
         metadata, index = wanted[0].metadata, wanted[0].index
         assert index is not None
-        if not self._loads.has_room():
+        if not self._loads.has_capacity():
             return False
         numbers = [each.number for each in wanted]
         return self._chunks.load_ahead(sequence.number, metadata, index, numbers)

@@ -1,11 +1,11 @@
 """How far to load ahead of a reader, and in how large pieces. Pure.
 
-A reader that goes on is served without waiting if so much is on its way as it will want within the
-time that one load takes: its rate times that time. What a reader wants is not known while it has to
-wait. So whoever waits gets a multiple of the product, which lets its rate, and with it the product,
-grow; whoever does not gets slowly less again, but not less than the product. Where it is not the
-store's latency that holds a reader up, the product stays small, and so does what lies in memory
-unread.
+A reader that continues is served without waiting if so much is on its way as it will want within
+the time that one load takes: its rate times that time. What a reader wants is not known while it
+has to wait. So whoever waits gets a multiple of the product, which lets its rate, and with it the
+product, grow; whoever does not gets slowly less again, but not less than the product. Where it is
+not the store's latency that holds a reader up, the product stays small, and so does what lies in
+memory unread.
 
 Never is more loaded ahead than the reader has read in a row: one that ends early wastes at most as
 much again. Far ahead, several chunks are asked for in one request: a request costs the processor
@@ -73,7 +73,7 @@ class StoreEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What is known of a reader that goes on.
+    """What is known of a reader that continues.
 
     Attributes:
         streak: answers in a row; 0 for somebody who has just come.

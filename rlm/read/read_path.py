@@ -16,6 +16,7 @@ from kafka_protocol.files import epoch_checkpoint, producer_snapshot
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.catch_ups import CatchUps
 from rlm.config import TierConfig
+from rlm.health_reasons import TierReason
 from rlm.link.endpoint import Reply
 from rlm.link.messages import (
     AuxiliaryState,
@@ -34,9 +35,9 @@ from rlm.read.chunk_cache import ChunkCache
 from rlm.read.chunk_loader import ChunkLoader
 from rlm.read.disk_chunk_cache import DiskChunkCache
 from rlm.read.disk_index_cache import DiskIndexCache
-from rlm.read.fetch_turns import FetchTurns
+from rlm.read.fetch_queue import FetchQueue
 from rlm.read.index_cache import IndexCache
-from rlm.read.lending import Caches, Lending
+from rlm.read.leases import Caches, Leases
 from rlm.read.loads import DAMAGE, Loads
 from rlm.read.object_faults import ObjectFaults, index_name
 from rlm.read.read_ahead import ReadAhead
@@ -44,11 +45,10 @@ from rlm.read.reader import RemoteReader
 from rlm.read.remote_store import Partitions, Readiness, RemoteStore
 from rlm.read.segment_index import DamagedIndexError
 from rlm.read.timestamp_search import TimestampSearches
-from rlm.red_kinds import TierRed
 from rlm.workers import EXPIRATION_POOL, READER_POOL, Workers
 from rlmm import lineage
 from rlmm.api import MetadataError
-from rlmm.red import RedText
+from rlmm.health_text import HealthText
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata, SegmentState
 from runtime.disk import OpenFile
@@ -139,20 +139,20 @@ class ReadPath:
             config=config,
             disk=disk,
         )
-        self.lending = Lending(self.chunks, config.chunk_cache_bytes, scheduler)
-        caches = Caches(self.indexes, self.chunks, self.loads, self.lending)
+        self.leases = Leases(self.chunks, config.chunk_cache_bytes, scheduler)
+        caches = Caches(self.indexes, self.chunks, self.loads, self.leases)
         self._ahead = ReadAhead(seen.metadata, caches, clock, config.chunk_bytes)
         self.quota = RateQuota(
             config.fetch_bytes_per_second,
             config.fetch_quota_window_count,
             config.fetch_quota_window_seconds,
         )
-        self._turns = FetchTurns(self.quota, clock, scheduler)
+        self._fetch_queue = FetchQueue(self.quota, clock, scheduler)
         self._reader = RemoteReader(
             store=seen,
             caches=caches,
             ahead=self._ahead,
-            turns=self._turns,
+            fetch_queue=self._fetch_queue,
             clock=clock,
             scheduler=scheduler,
         )
@@ -359,7 +359,7 @@ class ReadPath:
         """Go by other limits from now on."""
         self.loads.set_bound(config.reader_threads + config.reader_pending_max)
         self.quota.set_limit(config.fetch_bytes_per_second)
-        self._turns.go_on()
+        self._fetch_queue.proceed()
         bound = config.index_cache_bytes
         self._workers.run(EXPIRATION_POOL, lambda: self._index_files.set_bound(bound), _logged)
 
@@ -368,20 +368,20 @@ class ReadPath:
         self._stopped = True
         self.loads.set_bound(0)
 
-    def red(self) -> list[PartitionHealth]:
+    def unhealthy(self) -> list[PartitionHealth]:
         """What is wrong: a store that fails reads, objects missing or damaged, caches off."""
-        red = self.faults.red()
-        red.extend(PartitionHealth(b"", -1, each) for each in self._failing_reads())
+        unhealthy = self.faults.unhealthy()
+        unhealthy.extend(PartitionHealth(b"", -1, each) for each in self._failing_reads())
         for what, failure in (
             ("chunk cache", self.on_disk.failure),
             ("index cache", self._index_files.failure),
         ):
             if failure is not None:
-                off = TierRed.CACHE_OFF.text(cache=what, error=failure)
-                red.append(PartitionHealth(b"", -1, off))
-        return red
+                off = TierReason.CACHE_OFF.text(cache=what, error=failure)
+                unhealthy.append(PartitionHealth(b"", -1, off))
+        return unhealthy
 
-    def _failing_reads(self) -> list[RedText]:
+    def _failing_reads(self) -> list[HealthText]:
         """Asked at each report: where the number has changed since then, a read has just failed."""
         outage, now_ms = self._store.telemetry.fetch_outage, self._clock.monotonic_ms()
         failed, reason = outage.failed_attempts, outage.reason
@@ -389,7 +389,7 @@ class ReadPath:
             self._failed_reads, self._reads_failed_ms = failed, now_ms
         if not failed or now_ms - self._reads_failed_ms >= READS_FAIL_MS:
             return []
-        return [TierRed.READS.text(count=failed, error=reason)]
+        return [TierReason.READS.text(count=failed, error=reason)]
 
     @property
     def is_idle(self) -> bool:
@@ -421,7 +421,7 @@ class ReadPath:
         gauge(
             "tidemark_remote_throttled_reads",
             "Reads of the remote store that wait for the fetch quota",
-            lambda: float(len(self._turns)),
+            lambda: float(len(self._fetch_queue)),
         )
         gauge(
             "tidemark_remote_chunk_cache_bytes",
@@ -429,24 +429,25 @@ class ReadPath:
             lambda: float(self.chunks.total_bytes),
         )
         gauge(
-            "tidemark_remote_chunk_cache_lent_bytes",
-            "Bytes of chunks in memory that are lent to connections, which have not taken them yet",
+            "tidemark_remote_chunk_cache_leased_bytes",
+            "Bytes of chunks in memory that are leased to connections, which have not taken them "
+            "yet",
             lambda: float(self.chunks.held_bytes),
         )
         gauge(
             "tidemark_remote_chunk_cache_copied_bytes",
-            "Bytes beside the chunk cache, copied for connections when no more of it may be lent",
-            lambda: float(self.lending.copied_bytes),
+            "Bytes beside the chunk cache, copied for connections when no more of it may be leased",
+            lambda: float(self.leases.copied_bytes),
         )
         gauge(
             "tidemark_remote_chunk_cache_holders",
-            "Connections that chunks are lent to",
-            lambda: float(len(self.lending)),
+            "Connections that chunks are leased to",
+            lambda: float(len(self.leases)),
         )
         gauge(
             "tidemark_remote_reads_waiting_for_room",
             "Reads that wait until a load more may begin",
-            lambda: float(self.loads.waiting_for_room),
+            lambda: float(self.loads.waiting_for_memory),
         )
         gauge(
             "tidemark_remote_chunk_cache_disk_bytes",
@@ -465,6 +466,6 @@ class ReadPath:
         )
         gauge(
             "tidemark_remote_read_ahead_readers",
-            "Readers of the remote tier that go on",
+            "Readers of the remote tier that continue",
             lambda: float(self._ahead.readers.active),
         )

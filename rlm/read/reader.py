@@ -22,8 +22,8 @@ from rlm.link.endpoint import Reply
 from rlm.link.messages import Read, ReadAnswer, Region
 from rlm.read.chunk import Chunk, Selection, select
 from rlm.read.chunk_cache import ChunkCache
-from rlm.read.fetch_turns import FetchTurns, Turn
-from rlm.read.lending import COPY_BYTES_MAX, Caches, Verdict
+from rlm.read.fetch_queue import FetchQueue, QueuedRead
+from rlm.read.leases import COPY_BYTES_MAX, Caches, Verdict
 from rlm.read.loads import Wait
 from rlm.read.read_ahead import Answered, ReadAhead
 from rlm.read.remote_store import RemoteStore
@@ -38,7 +38,7 @@ from runtime.scheduler import Scheduler, Timer
 log = logging.getLogger(__name__)
 
 REGIONS_MAX = 16
-WINDOW_BATCHES_MAX = 2_000
+READ_AHEAD_BATCHES_MAX = 2_000
 
 SHARE_WAIT_MS = 25
 """How long a read waits for its connection to give something back: the other partitions of its
@@ -66,7 +66,7 @@ class Found:
 
 
 def gather(
-    chunks: ChunkCache, found: Found, question: Read, *, room: int, window: int
+    chunks: ChunkCache, found: Found, question: Read, *, free_bytes: int, ahead_bytes: int
 ) -> list[Piece]:
     """Batches of the first chunk and of those after it that are here, within the bounds.
 
@@ -74,11 +74,11 @@ def gather(
         chunks: those that are here.
         found: where to begin.
         question: its bound of bytes, and where its epoch ends.
-        room: so many bytes of further chunks may be lent.
-        window: so many bytes beyond the question's bound are of use.
+        free_bytes: so many bytes of further chunks may be leased.
+        ahead_bytes: so many bytes beyond the question's bound are of use.
     """
     pieces, batches = list[Piece](), 0
-    chunk, left = found.chunk, question.max_bytes + window
+    chunk, left = found.chunk, question.max_bytes + ahead_bytes
     while len(pieces) < REGIONS_MAX:
         picked = select(
             chunk.table,
@@ -92,16 +92,16 @@ def gather(
         pieces.append(Piece(chunk, picked))
         left -= picked.size_bytes
         batches += picked.end_batch - picked.first_batch
-        if window and batches > WINDOW_BATCHES_MAX:
-            return gather(chunks, found, question, room=room, window=0)
+        if ahead_bytes and batches > READ_AHEAD_BATCHES_MAX:
+            return gather(chunks, found, question, free_bytes=free_bytes, ahead_bytes=0)
         if picked.position + picked.size_bytes < chunk.size_bytes:
             break
         if chunk.end == found.metadata.segment_size_bytes:
             break
         following = chunks.peek(found.metadata, found.index, chunk.end)
-        if following is None or following.size_bytes > room:
+        if following is None or following.size_bytes > free_bytes:
             break
-        room -= following.size_bytes
+        free_bytes -= following.size_bytes
         chunk = following
     return pieces
 
@@ -137,14 +137,19 @@ class RemoteReader:
         store: RemoteStore,
         caches: Caches,
         ahead: ReadAhead,
-        turns: FetchTurns,
+        fetch_queue: FetchQueue,
         clock: Clock,
         scheduler: Scheduler,
     ) -> None:
         self.store, self.metadata = store, store.metadata
         self.indexes, self.chunks, self.loads = caches.indexes, caches.chunks, caches.loads
-        self.lending, self.readiness = caches.lending, store.readiness
-        self.ahead, self.turns, self.clock, self.scheduler = ahead, turns, clock, scheduler
+        self.leases, self.readiness = caches.leases, store.readiness
+        self.ahead, self.fetch_queue, self.clock, self.scheduler = (
+            ahead,
+            fetch_queue,
+            clock,
+            scheduler,
+        )
         self._told = WeakSet[BaseException]()
 
     def read(self, partition: TopicIdPartition, question: Read, reply: Reply) -> None:
@@ -176,9 +181,9 @@ class _OneRead:
         self._misses_since_ms: int | None = None
         self._waits_for: Wait | NotReady | None = None
         self._key: tuple[object, ...] | None = None
-        self._turn: Turn | None = None
+        self._queued: QueuedRead | None = None
         # Bytes of a segment that were found to end before the offset: not needed again, and in a
-        # small cache they may have made room for those that follow.
+        # small cache they may have freed memory for those that follow.
         self._passed: tuple[bytes, int] = (b"", 0)
         self._done = False
         self._timer: Timer | None = None
@@ -217,10 +222,10 @@ class _OneRead:
         reader, question = self._reader, self._question
         if not reader.store.is_readable(self._partition):
             return self._await_metadata()
-        if self._turn is None:
-            self._turn = Turn(question.holder, question.max_bytes, self.attempt)
-            reader.turns.ask(self._turn)
-        if not self._turn.is_in:
+        if self._queued is None:
+            self._queued = QueuedRead(question.holder, question.max_bytes, self.attempt)
+            reader.fetch_queue.ask(self._queued)
+        if not self._queued.is_in:
             return NotReady.QUOTA
         offset = question.offset
         while offset < question.epoch_end:
@@ -272,35 +277,38 @@ class _OneRead:
         return None
 
     def _answer_from(self, found: Found) -> Wait | NotReady | None:
-        """Answer with what is here from the place on, as far as it may be lent."""
+        """Answer with what is here from the place on, as far as it may be leased."""
         question = self._question
-        verdict = self._reader.lending.verdict(question.holder, found.chunk)
+        verdict = self._reader.leases.verdict(question.holder, found.chunk)
         if verdict is Verdict.WAIT:
             return self._await_share()
         if verdict is Verdict.COPY:
             return self._answer_with_copy(found)
-        window = self._window_bytes()
-        pieces = self._pieces(found, window)
+        ahead_bytes = self._read_ahead_bytes()
+        pieces = self._pieces(found, ahead_bytes)
         aborted: list[tuple[int, int]] | Wait = []
         if question.read_committed and pieces:
             aborted = self._aborted(found.metadata, pieces[-1].selection.next_offset)
-            if aborted and window and not isinstance(aborted, Wait):
+            if aborted and ahead_bytes and not isinstance(aborted, Wait):
                 # Each answer must name its own transactions, so this one goes no further.
-                window, pieces = 0, self._pieces(found, 0)
+                ahead_bytes, pieces = 0, self._pieces(found, 0)
                 if pieces:
                     aborted = self._aborted(found.metadata, pieces[-1].selection.next_offset)
         if isinstance(aborted, Wait):
             return aborted
         if pieces:
             next_offset = pieces[-1].selection.next_offset
-            self._answer(pieces, next_offset, aborted, with_table=window > 0)
+            self._answer(pieces, next_offset, aborted, with_table=ahead_bytes > 0)
         else:
             self._answer([], self._next_offset(found), [])
         self._look_ahead(found, pieces)  # only now: it may evict what was not handed out
         return None
 
     def _next_offset(self, found: Found) -> int:
-        """Where to go on: the next batch is of a later epoch, or larger than the answer may be."""
+        """Where to continue.
+
+        The next batch is of a later epoch, or larger than the answer may be.
+        """
         slot = bisect_left(found.chunk.table.last_offsets, found.offset)
         is_later = found.chunk.table.last_offsets[slot] >= self._question.epoch_end
         return self._question.epoch_end if is_later else -1
@@ -308,7 +316,7 @@ class _OneRead:
     def _await_share(self) -> NotReady:
         """What the connection holds must go first; it may wait for this very answer."""
         reader = self._reader
-        reader.lending.wait(self._question.holder, self.attempt)
+        reader.leases.wait(self._question.holder, self.attempt)
         if not self._share_timed:
             self._share_timed = True
             reader.scheduler.call_later(SHARE_WAIT_MS, self._share_is_held)
@@ -343,25 +351,33 @@ class _OneRead:
         file = reader.chunks.copy_of(found.chunk, picked.position, picked.size_bytes)
         if file is None:
             return NotReady.COPY
-        token = reader.lending.lend_copy(question.holder, picked.size_bytes)
+        token = reader.leases.lease_copy(question.holder, picked.size_bytes)
         regions = [Region(0, token, 0, picked.size_bytes)]
         self._reply_with(regions, [file], picked.next_offset, aborted)
         self._look_ahead(found, [Piece(found.chunk, picked)])
         return None
 
-    def _window_bytes(self) -> int:
-        """How far the answer may go beyond what was asked for: a reader that goes on wants it."""
+    def _read_ahead_bytes(self) -> int:
+        """How far the answer may go beyond what was asked for: a reader that continues wants it."""
         question = self._question
-        if not self._sequence.pace.streak or not question.window_bytes:
+        if not self._sequence.pace.streak or not question.read_ahead_bytes:
             return 0
-        room = self._reader.lending.room_for_window(question.holder) - question.max_bytes
-        return max(0, min(question.window_bytes, room))
+        free_bytes = self._reader.leases.free_read_ahead_bytes(question.holder) - question.max_bytes
+        return max(0, min(question.read_ahead_bytes, free_bytes))
 
-    def _pieces(self, found: Found, window: int) -> list[Piece]:
-        lending, holder = self._reader.lending, self._question.holder
-        room = lending.room_for_window(holder) if window else lending.room(holder)
-        room -= found.chunk.size_bytes
-        return gather(self._reader.chunks, found, self._question, room=room, window=window)
+    def _pieces(self, found: Found, ahead_bytes: int) -> list[Piece]:
+        leases, holder = self._reader.leases, self._question.holder
+        free_bytes = (
+            leases.free_read_ahead_bytes(holder) if ahead_bytes else leases.free_bytes(holder)
+        )
+        free_bytes -= found.chunk.size_bytes
+        return gather(
+            self._reader.chunks,
+            found,
+            self._question,
+            free_bytes=free_bytes,
+            ahead_bytes=ahead_bytes,
+        )
 
     def _look_ahead(self, found: Found, pieces: list[Piece]) -> None:
         reader, sequence = self._reader, self._sequence
@@ -431,10 +447,10 @@ class _OneRead:
     ) -> None:
         if self._done:
             return
-        lending, holder = self._reader.lending, self._question.holder
+        leases, holder = self._reader.leases, self._question.holder
         files, regions = list[OpenFile](), list[Region]()
         for piece in pieces:
-            selection, token = piece.selection, lending.lend(holder, piece.chunk)
+            selection, token = piece.selection, leases.lease(holder, piece.chunk)
             regions.append(Region(len(files), token, selection.position, selection.size_bytes))
             files.append(piece.chunk.file)
         table = batch_table(pieces) if with_table else (b"", b"")
@@ -467,15 +483,15 @@ class _OneRead:
     def _end(self, size_bytes: int) -> None:
         """It is answered with so many bytes, and waits for nothing any more."""
         self._done = True
-        if self._turn is not None:
-            self._reader.turns.ended(self._turn, size_bytes)
+        if self._queued is not None:
+            self._reader.fetch_queue.ended(self._queued, size_bytes)
         if self._timer is not None:
             self._timer.cancel()
         elif self._waits_for is None:
             return  # it never waited
         reader = self._reader
         reader.readiness.leave(self._place, self.attempt)
-        reader.lending.leave(self._question.holder, self.attempt)
+        reader.leases.leave(self._question.holder, self.attempt)
         if self._key is not None:
             reader.loads.leave(self._key, self.attempt)
 

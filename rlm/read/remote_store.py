@@ -5,8 +5,8 @@ from typing import Protocol
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.plugin_calls import PluginCalls
-from rlm.read.line import Line, Waiter
 from rlm.read.object_faults import ObjectFaults
+from rlm.read.wait_queue import Waiter, WaitQueue
 from rlm.telemetry import Telemetry
 from rlmm.api import RemoteLogMetadataManager
 from rsm_plugins.api import RemoteStorageManager
@@ -25,30 +25,30 @@ class Readiness:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self._lines: dict[Key, Line] = {}
+        self._queues: dict[Key, WaitQueue] = {}
 
     def wait(self, partition: Key, waiter: Waiter) -> None:
         """Have `waiter` called when the partition may be readable."""
-        line = self._lines.get(partition)
-        if line is None:
-            line = self._lines[partition] = Line(self._scheduler)
-        line.join(waiter)
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = WaitQueue(self._scheduler)
+        queue.join(waiter)
 
     def leave(self, partition: Key, waiter: Waiter) -> None:
         """Wait no longer; fine for one that does not."""
-        line = self._lines.get(partition)
-        if line is not None:
-            line.leave(waiter)
-            if not line:
-                del self._lines[partition]
+        queue = self._queues.get(partition)
+        if queue is not None:
+            queue.leave(waiter)
+            if not queue:
+                del self._queues[partition]
 
     def may_be_readable(self, partition: Key) -> None:
         """Its segments became known, or it became known which of them count."""
-        line = self._lines.get(partition)
-        if line is not None:
-            line.call()
-            if not line and self._lines.get(partition) is line:
-                del self._lines[partition]
+        queue = self._queues.get(partition)
+        if queue is not None:
+            queue.call()
+            if not queue and self._queues.get(partition) is queue:
+                del self._queues[partition]
 
 
 class Partitions(Protocol):
@@ -58,8 +58,8 @@ class Partitions(Protocol):
         """The partition with that id and number, None if it is not assigned."""
         ...
 
-    def is_judged(self, tip: TopicIdPartition) -> bool:
-        """Whether the broker's chain of it was judged."""
+    def is_validated(self, tip: TopicIdPartition) -> bool:
+        """Whether the broker's chain of it was validated."""
         ...
 
 
@@ -87,4 +87,4 @@ class RemoteStore:
 
     def is_readable(self, partition: TopicIdPartition) -> bool:
         """Whether its segments are known, and which of them belong to its chain."""
-        return self.metadata.is_ready(partition) and self.partitions.is_judged(partition)
+        return self.metadata.is_ready(partition) and self.partitions.is_validated(partition)

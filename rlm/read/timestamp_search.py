@@ -11,7 +11,7 @@ from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.link.endpoint import Reply
 from rlm.link.messages import OffsetForTimestamp, TimestampAnswer
 from rlm.read.chunk import Chunk
-from rlm.read.lending import Caches
+from rlm.read.leases import Caches
 from rlm.read.loads import Wait
 from rlm.read.reader import NO_END
 from rlm.read.remote_store import RemoteStore
@@ -123,7 +123,7 @@ class _OneSearch:
         return best
 
     def _segment(self, metadata: RemoteLogSegmentMetadata, part: lineage.Span) -> Wait | None:
-        """Go on within one segment; None when the search moved on."""
+        """Continue within one segment; None when the search moved on."""
         owner, question = self._owner, self._question
         self._key = ("index", metadata.id.id)
         index = owner.indexes.get(metadata, self.attempt)

@@ -1,7 +1,7 @@
 """Roles that callers ask for, until the engine's thread takes them.
 
-That thread holds its lock while it judges what it reads. A caller that waited for it would be the
-tier's own thread, once for each of thousands of partitions.
+That thread holds its lock while it validates what it reads. A caller that waited for it would be
+the tier's own thread, once for each of thousands of partitions.
 """
 
 from collections import OrderedDict

@@ -32,7 +32,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # no stub
 
 from kafka_protocol.types import NO_GROUP, REMOTE_LOG_METADATA_TOPIC
-from rlmm.red import NOT_RED, RedText
+from rlmm.health_text import HEALTHY, HealthText
 from rlmm.store import START, Position
 from rlmm.topic_based.settings import ManagerSettings
 from rlmm.topic_based.topic_port import (
@@ -42,8 +42,8 @@ from rlmm.topic_based.topic_port import (
     Diverged,
     ReachedEnd,
     TopicEvent,
+    TopicReason,
     TopicRecord,
-    TopicRed,
     TopicUnavailableError,
     Unreadable,
     damaged,
@@ -112,7 +112,7 @@ class Refusals:
         self._noted: dict[str, tuple[int, str]] = {}  # by address: when and why; replaced whole
 
     def note(self, error: KafkaError) -> None:
-        """What is wrong with a connection; librdkafka logs it, too, and goes on trying."""
+        """What is wrong with a connection; librdkafka logs it, too, and continues trying."""
         text = error.str()
         if error.code() == KafkaError._AUTHENTICATION and _BROKEN_OFF not in text:
             why = text.partition(_TIMES)[0]
@@ -124,15 +124,15 @@ class Refusals:
         oldest_ms = self._clock.monotonic_ms() - _REFUSED_FOR_MS
         return {address: one for address, one in self._noted.items() if one[0] >= oldest_ms}
 
-    def recent(self) -> RedText:
+    def recent(self) -> HealthText:
         """See TopicPort.refused."""
         reasons = sorted(why for _, why in self._recent().values())
         if not reasons:
-            return NOT_RED
+            return HEALTHY
         shown = "; ".join(reasons[:_REFUSALS_SHOWN])
         if len(reasons) > _REFUSALS_SHOWN:
             shown += f"; and {len(reasons) - _REFUSALS_SHOWN} more"
-        return TopicRed.REFUSED.text(error=shown, topic=REMOTE_LOG_METADATA_TOPIC)
+        return TopicReason.REFUSED.text(error=shown, topic=REMOTE_LOG_METADATA_TOPIC)
 
 
 class ConfluentPort:
@@ -204,7 +204,7 @@ class ConfluentPort:
         self._confirmed_again: dict[int, int] = {}  # by partition: the offset it was done for
         self._outage = Outage(log, "reading the metadata topic")
 
-    def refused(self) -> RedText:
+    def refused(self) -> HealthText:
         """See TopicPort."""
         return self._refusals.recent()
 
@@ -379,7 +379,7 @@ class ConfluentPort:
 
 
 def make_client(client: type[Client], passed: Mapping[str, str], ours: dict[str, Any]) -> Client:
-    """Make a client; settings that only Kafka's Java client knows are left out with a warning."""
+    """Make a client; settings that only Kafka's Java client knows are excluded with a warning."""
     passed = dict(passed)
     while True:
         try:
@@ -388,5 +388,5 @@ def make_client(client: type[Client], passed: Mapping[str, str], ours: dict[str,
             unknown = _UNKNOWN_KEY.search(str(e))
             if unknown is None or unknown.group(1) not in passed:
                 raise ValueError(f"settings of the metadata topic's clients: {e}") from e
-            log.warning("left out a client setting that librdkafka has not: %s", unknown.group(1))
+            log.warning("excluded a client setting that librdkafka has not: %s", unknown.group(1))
             del passed[unknown.group(1)]

@@ -1,6 +1,6 @@
 """The metadata manager: a state machine between a topic and its callers.
 
-It reads the topic, judges what it reads, and answers writes when they are read back.
+It reads the topic, validates what it reads, and answers writes when they are read back.
 
 One thread calls `turn` again and again; any thread calls the other methods. A turn never holds the
 lock while it waits for the port, and completes futures after letting go of the lock. Without
@@ -33,8 +33,8 @@ from rlmm.api import (
 )
 from rlmm.barrier import barrier
 from rlmm.events import MetadataEvent
+from rlmm.health_text import HEALTHY
 from rlmm.lifecycle import PartitionFacts, Verdict
-from rlmm.red import NOT_RED
 from rlmm.store import MetadataStore, PartitionKey, partition_key
 from rlmm.topic_based.asked_roles import AskedRoles
 from rlmm.topic_based.lookups import Lookups, home_of
@@ -57,10 +57,10 @@ from runtime.rng import Rng
 log = logging.getLogger(__name__)
 
 BARRIERS_COST_MAX, BARRIER_COST = 8_000, 50
-"""Of the barriers of one turn, in segments looked at: some 20 ms under the lock."""
+"""Of the barriers of one slice, in segments looked at: some 20 ms under the lock."""
 
 ROLES_MAX = 1_000
-"""Taken in one turn: some 20 ms under the lock."""
+"""Taken in one slice: some 20 ms under the lock."""
 
 _BUSY_WAIT_MS = 5
 _IDLE_WAIT_MS = 250
@@ -239,7 +239,7 @@ class MetadataEngine:
             role = self._roles.get(key)
             fence = event.stamp.fence
             if fence == REMOVER_FENCE:
-                allowed, role = tracked is not None and tracked.may_judge, None
+                allowed, role = tracked is not None and tracked.may_validate, None
             else:
                 allowed = role is not None and role.fence == fence and role.is_ready
             if not allowed:
@@ -252,7 +252,7 @@ class MetadataEngine:
     # ------------------------------------------------------------------ the loop's side
 
     def turn(self) -> None:
-        """Do what is due: assign, read, judge, answer. Called by one thread."""
+        """Do what is due: assign, read, validate, answer. Called by one thread."""
         self._take_roles()
         self._assign()
         self._ask_ends()
@@ -330,7 +330,7 @@ class MetadataEngine:
 
     def _consume(self, number: int, tracked: Tracked, stretch: Stretch) -> None:
         changes = self._reader.consume(number, tracked, stretch)
-        tracked.unreadable = NOT_RED
+        tracked.unreadable = HEALTHY
         if changes is None:
             return
         self._views.apply(number, changes)
@@ -364,7 +364,7 @@ class MetadataEngine:
                 self._ends.add(partial(listener, role.partition))
 
     def _stop_at(self, event: Unreadable) -> None:
-        """Nobody judges by a part of the records: not the remover, and no owner or follower."""
+        """Nobody validates by a part of the records: not the remover, and no owner or follower."""
         tracked = self._tracked.get(event.partition)
         if tracked is None or tracked.unreadable == event.reason:
             return
@@ -394,7 +394,7 @@ class MetadataEngine:
         for tracked in (each for each in self._tracked.values() if each.caught_up):
             while tracked.without_barrier:
                 if budget <= 0:
-                    return  # the next turn goes on; callers get the lock in between
+                    return  # the next slice continues; callers get the lock in between
                 _, role = tracked.without_barrier.popitem(last=False)
                 if role.fence is not None and not role.superseded:
                     budget -= self._write_barrier(role, role.fence)
@@ -406,7 +406,7 @@ class MetadataEngine:
                     read.reached()
 
     def _read_to_end(self, tracked: Tracked, follower: Role | None) -> None:
-        """Let a follower, or without one the remover, go on when all is read that is there now."""
+        """Let a follower, or else the remover, continue when all is read that is there now."""
 
         def reached() -> None:
             if follower is None:
@@ -416,7 +416,9 @@ class MetadataEngine:
                 self._ends.succeed(follower.done)
 
         of = tracked if follower is None else follower
-        if follower is None:  # who waits for a follower to catch up goes on waiting, as it goes on
+        if (
+            follower is None
+        ):  # who waits for a follower to catch up continues waiting, as it continues
             tracked.end_reads.drop(of)
         tracked.end_reads.want(of, reached)
 

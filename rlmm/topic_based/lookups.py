@@ -5,9 +5,9 @@ from contextlib import AbstractContextManager, contextmanager
 
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import MetadataNotReadyError, PartitionDeletion, PartitionHistory
+from rlmm.health_text import HealthText
 from rlmm.lifecycle import PartitionFacts, SegmentEntry, deletion_of, history_of
 from rlmm.partition_view import PartitionView
-from rlmm.red import RedText
 from rlmm.store import MetadataStore, PartitionKey, partition_key
 from rlmm.topic_based.end_reads import LATE_MS
 from rlmm.topic_based.roles import Role, Tracked
@@ -85,7 +85,7 @@ class Lookups:
             return [
                 deletion
                 for number, tracked in self._tracked.items()
-                if tracked.may_judge
+                if tracked.may_validate
                 for deletion in self._views.deletions.of(number)
             ]
 
@@ -97,13 +97,13 @@ class Lookups:
         for number in numbers:
             with self._lock:
                 tracked = self._tracked.get(number)
-                if tracked is not None and tracked.may_judge:
+                if tracked is not None and tracked.may_validate:
                     found += self._views.deletions.finished_of(number, topic_ids)
         return found
 
-    def unreadable(self, now_ms: int) -> tuple[RedText, ...]:
+    def unreadable(self, now_ms: int) -> tuple[HealthText, ...]:
         """Why metadata partitions cannot be read, or not up to an end, a line for each."""
-        reasons = list[tuple[int, RedText]]()
+        reasons = list[tuple[int, HealthText]]()
         for number, tracked in self._tracked.copy().items():
             since_ms = tracked.end_reads.waits_since_ms
             reason = tracked.unreadable
@@ -115,8 +115,8 @@ class Lookups:
     def leads_all(self) -> bool:
         """See RemovesDeletedTopics."""
         with self._lock:
-            judged = sum(tracked.may_judge for tracked in self._tracked.values())
-            return judged == self._partition_count
+            validated = sum(tracked.may_validate for tracked in self._tracked.values())
+            return validated == self._partition_count
 
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
         """See RemovesDeletedTopics."""

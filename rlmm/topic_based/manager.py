@@ -26,9 +26,9 @@ from rlmm.api import (
     SegmentUpdate,
 )
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
+from rlmm.health_text import HEALTHY, HealthText
 from rlmm.lifecycle import SegmentEntry
 from rlmm.partition_view import ABORTING_SEGMENTS_MAX
-from rlmm.red import NOT_RED, RedText
 from rlmm.rocksdb_store import RocksdbStore
 from rlmm.store import MetadataStore
 from rlmm.topic_based.asked_roles import AskedRoles
@@ -95,7 +95,7 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
         self._on_lost_records: list[Callable[[TopicIdPartition], None]] = []
         self._led: set[int] | None = set()
         self._give_up_at_ms = 0
-        self._next_look_ms = 0
+        self._next_poll_ms = 0
         self._retry_ms = 0
         self._failure: str | None = None
 
@@ -130,7 +130,7 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
         else:
             self._engine.turn()
         if self._port is not None and self._port.failure is not None:
-            self._fail(f"its producer has failed for good: {self._port.failure}")
+            self._fail(f"its producer has failed permanently: {self._port.failure}")
         damage = None if self._store is None else self._store.failure
         if damage is not None:  # whatever thread met it
             self._fail(f"its cache is damaged, and is read again from the topic: {damage}")
@@ -300,11 +300,11 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
         engine = self._engine
         return [] if engine is None else engine.lookups.finished_partitions(topic_ids)
 
-    def unreadable(self) -> tuple[RedText, ...]:
+    def unreadable(self) -> tuple[HealthText, ...]:
         """See RemoteLogMetadataManager."""
         now_ms, engine = self._clock.monotonic_ms(), self._engine
         reasons = () if engine is None else engine.lookups.unreadable(now_ms)
-        refused = NOT_RED if self._port is None else self._port.refused()
+        refused = HEALTHY if self._port is None else self._port.refused()
         return (refused, *reasons) if refused else reasons
 
     def leads_all(self) -> bool:
@@ -347,7 +347,7 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
         assert self._settings is not None
         assert self._port is not None
         now_ms = self._clock.monotonic_ms()
-        if now_ms < self._next_look_ms:
+        if now_ms < self._next_poll_ms:
             return
         try:
             partition_count = self._port.connect()
@@ -355,7 +355,7 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
             if now_ms >= self._give_up_at_ms:
                 log.error("metadata topic stays away, remote storage cannot work: %s", e)  # noqa: TRY400
                 self._fail(f"the metadata topic stays away: {e}")
-            self._next_look_ms = now_ms + self._retry_ms
+            self._next_poll_ms = now_ms + self._retry_ms
             self._retry_ms = min(max(1, self._retry_ms * 2), _RETRY_MAX_MS)
             return
         store = self._store_factory(self._settings, partition_count)

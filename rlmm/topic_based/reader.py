@@ -1,4 +1,4 @@
-"""Takes stretches of records of one metadata partition into the store, judged by the state tables.
+"""Takes stretches of records of one metadata partition into the store, by the state tables.
 
 A record that cannot be read is skipped and counted, and said once per partition and reason; one
 that is refused is counted and said. Neither stops the reading: the next record is good.

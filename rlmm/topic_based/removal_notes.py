@@ -10,10 +10,10 @@ from rlmm.api import (
     PartitionDeletion,
     RemovesDeletedTopics,
 )
-from rlmm.red import RedText
+from rlmm.health_text import HealthText
 from rlmm.topic_based.removal_policy import (
     ClusterImage,
-    RemovalRed,
+    RemovalReason,
     Standing,
     first_of,
     standing_of,
@@ -28,15 +28,15 @@ _FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
 
 
 class _Found(NamedTuple):
-    red: tuple[RedText, ...]
-    yellow: tuple[RedText, ...]
+    unhealthy: tuple[HealthText, ...]
+    yellow: tuple[HealthText, ...]
 
 
 class RemovalNotes:
     """Notes what is found; by one look at a time.
 
     Attributes:
-        red, yellow: what the last look found that only an operator can settle.
+        unhealthy, yellow: what the last look found that only an operator can settle.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class RemovalNotes:
         self._manager, self._cluster, self._clock = manager, cluster, clock
         self._grace_ms = grace_ms
         self._nothing_left_since_ms: dict[bytes, int] = {}
-        self._not_taken: tuple[RedText, ...] = ()
-        self.red: tuple[RedText, ...] = ()
-        self.yellow: tuple[RedText, ...] = ()
+        self._not_taken: tuple[HealthText, ...] = ()
+        self.unhealthy: tuple[HealthText, ...] = ()
+        self.yellow: tuple[HealthText, ...] = ()
 
     def note(
         self,
@@ -72,7 +72,7 @@ class RemovalNotes:
             try:
                 self._note_emptied(known, image)
             except NotTakenError as error:  # deleting waits for no answer
-                self._not_taken = (RemovalRed.NOT_TAKEN.text(error=error),)
+                self._not_taken = (RemovalReason.NOT_TAKEN.text(error=error),)
             self._tell(found)
 
     def _note_emptied(self, known: list[PartitionDeletion], image: ClusterImage) -> None:
@@ -92,26 +92,26 @@ class RemovalNotes:
     # -- what an operator has to know
 
     def _tell(self, found: _Found) -> None:
-        red = tuple(dict.fromkeys((*found.red, *self._not_taken)))
+        unhealthy = tuple(dict.fromkeys((*found.unhealthy, *self._not_taken)))
         for level, reasons, before in (
-            (logging.ERROR, red, self.red),
+            (logging.ERROR, unhealthy, self.unhealthy),
             (logging.WARNING, found.yellow, self.yellow),
         ):
             for reason in reasons:
                 if reason not in before:
                     log.log(level, "%s", reason)
-        self.red, self.yellow = red, found.yellow
+        self.unhealthy, self.yellow = unhealthy, found.yellow
 
     def _find(self, known: list[PartitionDeletion], image: ClusterImage) -> _Found:
-        texts = {standing: list[RedText]() for standing in Standing}
+        texts = {standing: list[HealthText]() for standing in Standing}
         for one in (*known, *self._manager.finished_partitions(image.topic_ids)):
             standing = standing_of(one, image)
             if standing is Standing.MARKED_BUT_EXISTS or (
                 standing in {Standing.UNKNOWN, Standing.MISSING} and self._has_something_left(one)
             ):
                 texts[standing].append(text_of(standing, one))
-        red = [*texts[Standing.MARKED_BUT_EXISTS], *texts[Standing.UNKNOWN]]
-        return _Found(first_of(red), first_of(texts[Standing.MISSING]))
+        unhealthy = [*texts[Standing.MARKED_BUT_EXISTS], *texts[Standing.UNKNOWN]]
+        return _Found(first_of(unhealthy), first_of(texts[Standing.MISSING]))
 
     def _has_something_left(self, known: PartitionDeletion) -> bool:
         if known.state is _FINISHED:

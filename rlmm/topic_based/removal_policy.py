@@ -13,7 +13,7 @@ from enum import Enum
 
 from kafka_protocol.wire.primitives import uuid_to_text
 from rlmm.api import PartitionDeletion
-from rlmm.red import RedKind, RedText
+from rlmm.health_text import HealthReason, HealthText
 
 _NAMED_MAX = 20
 
@@ -36,14 +36,14 @@ class ClusterImage:
     removals_are_listed: bool = True
 
 
-class RemovalRed(RedKind):
+class RemovalReason(HealthReason):
     """What the remover finds that only a person can settle."""
 
     MARKED_BUT_EXISTS = (
         "{topic} was being deleted, and exists: the cluster metadata are of an earlier time. "
         "Nothing of it is copied or deleted",
         "the metadata log is of an earlier time than the deletion",
-        "delete the topic once more to go on, or bring back the newer metadata log",
+        "delete the topic once more to continue, or bring back the newer metadata log",
     )
     UNKNOWN = (
         "{topic} has remote segments, and the cluster metadata know neither that it exists nor "
@@ -63,7 +63,7 @@ class RemovalRed(RedKind):
     )
     NOT_TAKEN = (
         "the metadata log does not take what is known of removed topics: {error}",
-        "the record is tried again at each pass; deleting their remote data goes on",
+        "the record is tried again at each pass; deleting their remote data continues",
         "see that the disk of metadata.log.dir can be written and the controllers reached",
     )
     MORE = (
@@ -84,7 +84,7 @@ class Standing(Enum):
 
 
 def standing_of(known: PartitionDeletion, image: ClusterImage) -> Standing:
-    """Judge a partition by the image; only REMOVED lets anything go."""
+    """Validate a partition by the image; only REMOVED lets anything go."""
     topic_id = known.partition.topic_id
     if topic_id in image.topic_ids:
         return Standing.LIVING if known.state is None else Standing.MARKED_BUT_EXISTS
@@ -93,21 +93,21 @@ def standing_of(known: PartitionDeletion, image: ClusterImage) -> Standing:
     return Standing.UNKNOWN if image.removals_are_listed else Standing.MISSING
 
 
-def text_of(standing: Standing, known: PartitionDeletion) -> RedText:
+def text_of(standing: Standing, known: PartitionDeletion) -> HealthText:
     """What an operator has to know of a partition that can neither live nor go; by topic id."""
     topic_id = uuid_to_text(known.partition.topic_id)
     topic = f"topic {known.partition.topic} (id {topic_id})"
     match standing:
         case Standing.MARKED_BUT_EXISTS:
-            return RemovalRed.MARKED_BUT_EXISTS.text(topic=topic)
+            return RemovalReason.MARKED_BUT_EXISTS.text(topic=topic)
         case Standing.MISSING:
-            return RemovalRed.MISSING.text(topic=topic, topic_id=topic_id)
+            return RemovalReason.MISSING.text(topic=topic, topic_id=topic_id)
         case _:
-            return RemovalRed.UNKNOWN.text(topic=topic, topic_id=topic_id)
+            return RemovalReason.UNKNOWN.text(topic=topic, topic_id=topic_id)
 
 
-def first_of(texts: Iterable[RedText]) -> tuple[RedText, ...]:
+def first_of(texts: Iterable[HealthText]) -> tuple[HealthText, ...]:
     """The first ones, each once, and how many more there are."""
     lines = tuple(dict.fromkeys(texts))
     more = len(lines) - _NAMED_MAX
-    return lines if more <= 0 else (*lines[:_NAMED_MAX], RemovalRed.MORE.text(count=more))
+    return lines if more <= 0 else (*lines[:_NAMED_MAX], RemovalReason.MORE.text(count=more))

@@ -12,7 +12,7 @@ from runtime.clock import Clock
 from runtime.executors import make_mutex
 
 IMAGE_AGE_MAX_MS = 1_000
-"""An image is asked for anew where the last one is older."""
+"""An image is asked for again where the last one is older."""
 
 
 class NotTakenError(TidemarkError):

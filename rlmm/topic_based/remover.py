@@ -2,7 +2,7 @@
 
 The broker that leads a metadata partition does it for all user partitions in it; no broker that
 hosted them is needed, and no message can be lost: a look says which partitions have something left,
-and a turn of each does what is next. For a topic id whose removal was read (`removal_policy`):
+and a slice of each does what is next. For a topic id whose removal was read (`removal_policy`):
 
 1. PARTITION_MARKED: from its place on every reader refuses all other writers of the id;
 2. after the grace time PARTITION_STARTED;
@@ -13,9 +13,9 @@ and a turn of each does what is next. For a topic id whose removal was read (`re
 5. the id leaves the cluster's list of removals when no partition of it has had anything left for
    the grace time.
 
-Partitions do not wait for each other: each has turns of its own, in threads of their own. Before
+Partitions do not wait for each other: each has slices of its own, in threads of their own. Before
 each record and each deletion it is asked whether the store may be written to: when another machine
-claims the store, all turns end there.
+claims the store, all slices end there.
 """
 
 import logging
@@ -32,7 +32,7 @@ from rlmm.api import (
     RemovesDeletedTopics,
     SegmentUpdate,
 )
-from rlmm.red import RedText
+from rlmm.health_text import HealthText
 from rlmm.topic_based.removal_notes import RemovalNotes
 from rlmm.topic_based.removal_policy import Standing, standing_of
 from rlmm.topic_based.removal_ports import (
@@ -57,16 +57,16 @@ from runtime.log_context import Outage
 
 log = logging.getLogger(__name__)
 
-TURN_MS: Final = 10_000
-"""A turn ends with the segment that it is at then: other partitions wait for a thread."""
+SLICE_MS: Final = 10_000
+"""A slice ends with the segment that it is at then: other partitions wait for a thread."""
 
 
 def _nobody() -> None:
-    """Nobody waits for the turn."""
+    """Nobody waits for the slice."""
 
 
-class _Turn:
-    """One turn of a partition; given up where a call of the plugin hangs."""
+class _Slice:
+    """One slice of a partition; given up where a call of the plugin hangs."""
 
     __slots__ = ("_on_given_up", "is_given_up")
 
@@ -80,7 +80,7 @@ class _Turn:
 
 
 class Remover:
-    """Looks, by one thread at a time, and takes turns of partitions, of many at a time."""
+    """Looks, by one thread at a time, and runs slices of partitions, of many at a time."""
 
     def __init__(
         self,
@@ -114,19 +114,19 @@ class Remover:
         self._outage = Outage(log, "removing deleted topics from the remote store")
 
     @property
-    def red(self) -> tuple[RedText, ...]:
+    def unhealthy(self) -> tuple[HealthText, ...]:
         """What the last look found that only an operator can settle."""
-        return self._notes.red
+        return self._notes.unhealthy
 
     @property
-    def yellow(self) -> tuple[RedText, ...]:
+    def yellow(self) -> tuple[HealthText, ...]:
         """The same, where it harms nobody."""
         return self._notes.yellow
 
     def look(self) -> list[TopicIdPartition]:
-        """Judge all partitions; say which were removed and have something left.
+        """Validate all partitions; say which were removed and have something left.
 
-        One with a call that hangs is left out.
+        One with a call that hangs is excluded.
         """
         # Before the image: whoever wrote these records had read of the topic.
         is_whole = self._manager.leads_all()
@@ -149,39 +149,39 @@ class Remover:
     def remove(
         self, partition: TopicIdPartition, on_given_up: Callable[[], None] = _nobody
     ) -> bool:
-        """Take a partition as far as it can go now; say whether its turn was over before.
+        """Take a partition as far as it can go now; say whether its slice was over before.
 
-        A failure is told and left to the next turn. `on_given_up` is called, from another thread,
-        when a call of the plugin hangs: this turn does nothing more then, also if the call returns
-        after all. While it hangs another turn of the partition does nothing at all.
+        A failure is told and left to the next slice. `on_given_up` is called, from another thread,
+        when a call of the plugin hangs: this slice does nothing more then, also if the call returns
+        after all. While it hangs another slice of the partition does nothing at all.
         """
-        turn = _Turn(on_given_up)
+        current = _Slice(on_given_up)
         with self._lock:
             if partition in self._hanging:
                 return False
         try:
-            goes_on = self._take(partition, turn)
+            continues = self._take(partition, current)
         except (MetadataError, RemoteStorageError, TimeoutError) as e:
-            if not self._is_over(turn):
+            if not self._is_over(current):
                 self._failed(partition, e)
             return False
-        if not self._is_over(turn):
+        if not self._is_over(current):
             self._succeeded(partition)
-        return goes_on
+        return continues
 
-    def _take(self, partition: TopicIdPartition, turn: _Turn) -> bool:
-        ends_at_ms = self._clock.monotonic_ms() + TURN_MS
+    def _take(self, partition: TopicIdPartition, current: _Slice) -> bool:
+        ends_at_ms = self._clock.monotonic_ms() + SLICE_MS
         before: RemoteLogSegmentId | None = None
         for effect in self._steps.of(partition):
             at = None if isinstance(effect, WritePartition) else effect.segment.id
             is_late = self._clock.monotonic_ms() >= ends_at_ms
             if is_late and None not in (before, at) and at != before:
                 return True
-            if self._is_over(turn):
+            if self._is_over(current):
                 return False
             before = at
-            done = self.perform(effect, turn)
-            if turn.is_given_up:
+            done = self.perform(effect, current)
+            if current.is_given_up:
                 return False
             if done is not None:
                 done.result(self._write_wait_ms / 1_000)
@@ -189,8 +189,8 @@ class Remover:
                 log.info("deleted topic: %s of %s", effect.state.name, partition.topic)
         return False
 
-    def _is_over(self, turn: _Turn) -> bool:
-        return turn.is_given_up or not self._may_write()
+    def _is_over(self, current: _Slice) -> bool:
+        return current.is_given_up or not self._may_write()
 
     def _failed(self, partition: TopicIdPartition, error: Exception) -> None:
         with self._lock:
@@ -208,7 +208,9 @@ class Remover:
         """What to do next for a removed partition, step by step."""
         return self._steps.of(partition)
 
-    def perform(self, effect: RemoverEffect, turn: _Turn | None = None) -> "Future[None] | None":
+    def perform(
+        self, effect: RemoverEffect, current: _Slice | None = None
+    ) -> "Future[None] | None":
         """Do an effect; a write's future is returned, objects are deleted before this returns."""
         match effect:
             case WritePartition(partition, state):
@@ -220,12 +222,12 @@ class Remover:
                 )
                 return self._manager.update(update, REMOVER_FENCE, -1)
             case DeleteObjects(segment):
-                self._delete(segment, turn or _Turn())
+                self._delete(segment, current or _Slice())
                 return None
             case _:
                 assert_never(effect)
 
-    def _delete(self, segment: RemoteLogSegmentMetadata, turn: _Turn) -> None:
+    def _delete(self, segment: RemoteLogSegmentMetadata, current: _Slice) -> None:
         partition, has_returned = segment.topic_id_partition, False
 
         def hangs() -> None:
@@ -234,7 +236,7 @@ class Remover:
                     return
                 self._hanging.add(partition)
             log.error("a delete call hangs: partition=%s", partition.topic_partition)
-            turn.give_up()
+            current.give_up()
 
         try:
             with self._watch_call(hangs):

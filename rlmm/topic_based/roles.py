@@ -8,8 +8,8 @@ from enum import Enum
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import Fence
 from rlmm.events import MetadataEvent
+from rlmm.health_text import HEALTHY, HealthText
 from rlmm.lifecycle import Verdict
-from rlmm.red import NOT_RED, RedText
 from rlmm.store import PartitionKey, Position, partition_key
 from rlmm.topic_based.end_reads import EndReads
 from rlmm.topic_based.writes import Writes
@@ -55,7 +55,7 @@ class Role:
 
     @property
     def is_ready(self) -> bool:
-        """Whether what was read may be judged by."""
+        """Whether what was read may be validated by."""
         return self.stage is Stage.READY and not self.deposed and not self.superseded
 
     def stamped(self, event: MetadataEvent) -> MetadataEvent:
@@ -96,11 +96,11 @@ class Tracked:
     fresh_for_remover: bool = False
     writes: Writes[Role] = field(default_factory=Writes)
     verdicts: dict[int, Verdict] = field(default_factory=dict)
-    unreadable: RedText = NOT_RED
+    unreadable: HealthText = HEALTHY
 
     @property
-    def may_judge(self) -> bool:
-        """Whether the remover may judge by what was read."""
+    def may_validate(self) -> bool:
+        """Whether the remover may validate by what was read."""
         return self.led and self.caught_up and self.fresh_for_remover
 
     @property

@@ -12,17 +12,17 @@ from typing import Protocol
 
 from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition
-from rlmm.red import RedKind, RedText
+from rlmm.health_text import HealthReason, HealthText
 from rlmm.store import Position
 
 
-class TopicRed(RedKind):
+class TopicReason(HealthReason):
     """What reading the metadata topic finds."""
 
     DAMAGED = (
         "{name} cannot be read on: its batch at offset {offset} is damaged. Nothing is copied, "
         "raised or deleted for the partitions whose remote segments it lists",
-        "bytes of that log changed on its disk; all other metadata partitions go on",
+        "bytes of that log changed on its disk; all other metadata partitions continue",
         "stop the broker and bring the directory of that partition back from a copy; without one "
         "start the broker again and see `tidemark log inspect {topic} {partition}`",
     )
@@ -42,9 +42,9 @@ class TopicRed(RedKind):
     )
 
 
-def damaged(partition: int, offset: int) -> RedText:
+def damaged(partition: int, offset: int) -> HealthText:
     """That a metadata partition cannot be read on from `offset`."""
-    return TopicRed.DAMAGED.text(
+    return TopicReason.DAMAGED.text(
         name=f"{REMOTE_LOG_METADATA_TOPIC}-{partition}",
         offset=offset,
         topic=REMOTE_LOG_METADATA_TOPIC,
@@ -52,10 +52,10 @@ def damaged(partition: int, offset: int) -> RedText:
     )
 
 
-def without_end(partition: int, seconds: int) -> RedText:
+def without_end(partition: int, seconds: int) -> HealthText:
     """That nobody says up to where a metadata partition must be read."""
     name = f"{REMOTE_LOG_METADATA_TOPIC}-{partition}"
-    return TopicRed.NO_END.text(name=name, seconds=seconds)
+    return TopicReason.NO_END.text(name=name, seconds=seconds)
 
 
 class TopicUnavailableError(TidemarkError):
@@ -98,11 +98,11 @@ class Unreadable:
     Said again as long as that is so; other events of the partition say that it no longer is.
 
     Attributes:
-        reason: for people, with partition, offset and way out.
+        reason: for people, with partition, offset and remedy.
     """
 
     partition: int
-    reason: RedText
+    reason: HealthText
 
 
 TopicEvent = TopicRecord | ReachedEnd | Diverged | Unreadable
@@ -135,8 +135,8 @@ class TopicPort(Protocol):
 
     failure: str | None
 
-    def refused(self) -> RedText:
-        """Which brokers refused these clients of late, and why; `NOT_RED` where none did.
+    def refused(self) -> HealthText:
+        """Which brokers refused these clients of late, and why; `HEALTHY` where none did.
 
         It is called from any thread, and never waits.
         """

@@ -1,4 +1,4 @@
-"""How a promise says that it was broken: an AssertionError whose message tells what to mend.
+"""How a promise says that it was broken: an AssertionError whose message tells what to repair.
 
 The messages carry everything, so that they are the same under pytest and in `tidemark rsm check`,
 which runs without it.

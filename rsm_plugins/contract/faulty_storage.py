@@ -84,7 +84,7 @@ class FaultyStorage(RemoteStorageManager):
         self.down = False
 
     def replace_inner(self, inner: RemoteStorageManager) -> None:
-        """Go on with another plugin on the same store, as a new process does."""
+        """Continue with another plugin on the same store, as a new process does."""
         self._inner = inner
 
     def fail_next(self, operation: Operation, error: Exception, times: int = 1) -> None:
@@ -104,7 +104,7 @@ class FaultyStorage(RemoteStorageManager):
         self._gates[operation] = threading.Event()
 
     def let_go(self, operation: Operation) -> None:
-        """Hanging calls go on."""
+        """Hanging calls continue."""
         gate = self._gates.pop(operation, None)
         if gate is not None:
             gate.set()
@@ -208,13 +208,13 @@ class _DamagedBody(io.RawIOBase):
         body, begin = self._body, self._position
         if body.slow_until is not None:
             body.slow_until.wait()
-        room = len(buffer)
+        capacity = len(buffer)
         for end in (body.short_after, body.reset_after):
             if end is not None:
-                room = min(room, end - begin)
-        if not room and body.reset_after == begin:
+                capacity = min(capacity, end - begin)
+        if not capacity and body.reset_after == begin:
             raise RetriableRemoteStorageError(f"connection reset after {begin} bytes")
-        data = bytearray(self._stream.read(room))
+        data = bytearray(self._stream.read(capacity))
         if body.flip_at is not None and begin <= body.flip_at < begin + len(data):
             data[body.flip_at - begin] ^= 1
         memoryview(buffer)[: len(data)] = data

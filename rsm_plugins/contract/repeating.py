@@ -40,15 +40,17 @@ class RepeatPromises(Promises):
 
     every_nth_request: int = 1
 
-    def test_a_copy_goes_on_after_a_request_that_failed(self, flaky_store: FlakyStore) -> None:
+    def test_a_copy_continues_after_a_request_that_failed(self, flaky_store: FlakyStore) -> None:
         """A copy of which any one request fails succeeds, and reads back byte for byte."""
         self._copies(flaky_store, Failure.NOT_DONE)
 
-    def test_a_copy_goes_on_after_an_answer_that_was_lost(self, flaky_store: FlakyStore) -> None:
+    def test_a_copy_continues_after_an_answer_that_was_lost(self, flaky_store: FlakyStore) -> None:
         """A copy of which any one answer is lost succeeds, and reads back byte for byte."""
         self._copies(flaky_store, Failure.ANSWER_LOST)
 
-    def test_a_deletion_goes_on_after_a_request_that_failed(self, flaky_store: FlakyStore) -> None:
+    def test_a_deletion_continues_after_a_request_that_failed(
+        self, flaky_store: FlakyStore
+    ) -> None:
         """A deletion of which any one request fails, or its answer is lost, leaves nothing."""
         manager = flaky_store.manager
         for how in Failure:
@@ -62,7 +64,7 @@ class RepeatPromises(Promises):
 
             self._each_request(flaky_store, "a deletion", how, deleted)
 
-    def test_reads_go_on_after_a_request_that_failed(self, flaky_store: FlakyStore) -> None:
+    def test_reads_continue_after_a_request_that_failed(self, flaky_store: FlakyStore) -> None:
         """Whatever request of a read fails, the bytes come."""
         manager = flaky_store.manager
         first, last = 7, len(LOG_BYTES) - 7
@@ -80,7 +82,7 @@ class RepeatPromises(Promises):
         self._each_request(flaky_store, "a read of the log", Failure.NOT_DONE, log)
         self._each_request(flaky_store, "a read of an index", Failure.NOT_DONE, index)
 
-    def test_a_store_that_goes_on_failing_is_given_up(self, flaky_store: FlakyStore) -> None:
+    def test_a_store_that_continues_failing_is_given_up(self, flaky_store: FlakyStore) -> None:
         """Where every attempt fails, a call ends in time with a retriable error."""
         manager, requests = flaky_store.manager, flaky_store.requests
         copied = self.copied(manager)
@@ -91,7 +93,7 @@ class RepeatPromises(Promises):
             "delete": lambda: manager.delete_log_segment_data(copied),
         }
         for name, call in calls.items():
-            what = f"{name} with a store that goes on failing"
+            what = f"{name} with a store that continues failing"
             requests.fail(0, times=_FOR_EVER)
             check = partial(expect.fails, RetriableRemoteStorageError, call, what)
             expect.together([check], deadline_s=self.deadline_s, what=what)

@@ -129,7 +129,7 @@ def sentence_of(name: str) -> str:
 def ask_all(
     candidate: Candidate, janitor: RemoteStorageManager, left: list[str]
 ) -> Iterator[Outcome]:
-    """Ask every promise; an interruption (Ctrl-C) cleans up before it goes on its way.
+    """Ask every promise; an interruption (Ctrl-C) cleans up before it continues its way.
 
     Args:
         candidate: whom.

@@ -3,7 +3,7 @@
 Each library behind fsspec has errors of its own: OSError with and without a number, an HTTP status,
 an AWS error code, a Java class name inside a RuntimeError. One table for all, by what the error
 carries and by names, so that no library need be imported here. What nobody knows is retriable: a
-store that fails for good shows itself by failing on.
+store that fails permanently shows itself by failing on.
 
 Retriable is what the tier tries again, for ever and with pauses of minutes. Of that, `passes` says
 what the plugin itself repeats within seconds: all but a full disk, a quota, and a limit of this

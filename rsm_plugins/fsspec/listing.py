@@ -11,7 +11,7 @@ from rsm_plugins.fsspec.errors import Meaning, meaning_of
 
 
 def files_below(
-    list_folder: Callable[[str], Sequence[Mapping[str, Any]]], folder: str, left_out_suffix: str
+    list_folder: Callable[[str], Sequence[Mapping[str, Any]]], folder: str, excluded_suffix: str
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Paths and facts of all files below a directory, in order; none where it does not exist.
 
@@ -20,7 +20,7 @@ def files_below(
     Args:
         list_folder: what the file system tells of each child of a directory.
         folder: where to begin.
-        left_out_suffix: directories with this end of their name are not entered.
+        excluded_suffix: directories with this end of their name are not entered.
     """
     try:
         infos = list_folder(folder)
@@ -36,10 +36,10 @@ def files_below(
     }
     for name, info in sorted(entries.items()):
         path = f"{folder}/{name}"
-        if name.endswith(left_out_suffix + "/"):
+        if name.endswith(excluded_suffix + "/"):
             continue
         if name.endswith("/"):
-            yield from files_below(list_folder, path[:-1], left_out_suffix)
+            yield from files_below(list_folder, path[:-1], excluded_suffix)
         else:
             yield path, info
 

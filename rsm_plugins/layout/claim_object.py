@@ -24,7 +24,7 @@ CLAIM_VERSION = 1
 CLAIM_BYTES_MAX = 4_096
 """Above what any claim takes: something else lies there."""
 NUMBER_MAX = 2**63 - 1
-_ROOM_BYTES = 256
+_CAPACITY_BYTES = 256
 
 
 def claim_key(cluster_id: str, node_id: int) -> str:
@@ -50,7 +50,7 @@ def dump_claim(cluster_id: str, node_id: int, number: int) -> bytes:
         "crc32c": _crc(cluster_id, node_id, number),
     }
     text = json.dumps(document).encode()
-    size = -(-(len(text) + 1) // _ROOM_BYTES) * _ROOM_BYTES
+    size = -(-(len(text) + 1) // _CAPACITY_BYTES) * _CAPACITY_BYTES
     return text.ljust(size - 1) + b"\n"
 
 

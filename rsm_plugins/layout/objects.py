@@ -261,7 +261,7 @@ def read_indexes_header(head: bytes) -> dict[IndexType, IndexSection]:
         head: its first `INDEXES_HEADER_BYTES_MAX` bytes, or all of a shorter object.
 
     Returns:
-        Sections of the kinds known here; kinds of later versions are left out.
+        Sections of the kinds known here; kinds of later versions are excluded.
 
     Raises:
         DamagedObjectError: it is cut, foreign, or its checksum is wrong.

@@ -151,7 +151,7 @@ class S3Calls:
         )
 
     def check_deadline(self) -> None:
-        """Look whether this thread's call may go on.
+        """Look whether this thread's call may continue.
 
         Raises:
             RetriableRemoteStorageError: its time is over.

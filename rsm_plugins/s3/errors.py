@@ -53,7 +53,7 @@ _RETRIABLE = frozenset(
         "InvalidPart",
         "InvalidPartOrder",
         "KMS.ThrottlingException",
-        "NoSuchUpload",  # the put begins anew, with another upload
+        "NoSuchUpload",  # the put begins again, with another upload
         "OperationAborted",
         "OperationTimedOut",
         "RequestLimitExceeded",

@@ -83,7 +83,7 @@ class S3Store(ObjectStore):
         except RefusedError as e:
             if e.status != 412:
                 facts = self.put(key, source)
-                log.info("the store has no conditional PUT, goes on without: %s", e)
+                log.info("the store has no conditional PUT, continues without: %s", e)
                 self._has_conditions = False
                 return facts
         # An attempt before was applied and its answer lost, or this is a repetition.
@@ -179,7 +179,7 @@ class S3Store(ObjectStore):
         if refused:
             self._delete_one_by_one(list(refused))
             log.info(
-                "the store has no batched deletes, goes on without: %s",
+                "the store has no batched deletes, continues without: %s",
                 next(iter(refused.values())),
             )
             self._has_batches = False
@@ -191,7 +191,7 @@ class S3Store(ObjectStore):
                 self._calls("delete_object", key)
 
     def _raise_failed(self, errors: Sequence[dict[str, str]]) -> None:
-        """Raise what the first key failed with, rather one that trying again will not mend."""
+        """Raise what the first key failed with, rather one that trying again will not repair."""
         failed = [
             self._calls.error(e.get("Code", ""), e.get("Message", ""), "delete", e.get("Key", ""))
             for e in errors

@@ -2,7 +2,7 @@
 
 Every byte is read once from its source and its CRC32C computed on the way, of each part and of the
 whole. The store compares what arrived with the first, and what it keeps is compared with the
-second. An upload that fails is aborted before the failure goes on, or, where it was completed and
+second. An upload that fails is aborted before the failure continues, or, where it was completed and
 the store keeps something else, its object deleted; one whose process died is aborted by the
 deletion of its key.
 

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.lasts(seconds=60)]
 def test_the_page_and_what_is_printed_work_as_typed(tmp_path: Path) -> None:
     """Only the commands, typed as a user types them, show that files and printed path fit.
 
-    `rsm check` is left out: it wants a store that runs.
+    `rsm check` is excluded: it wants a store that runs.
     """
     # This tree is found beside it, also by an environment that another one is installed in.
     path = f"PYTHONPATH={tmp_path}"

@@ -37,7 +37,7 @@ class Brokers:
         self.started: dict[On, BrokerProcess] = {}
 
     def get(self, on: On) -> tuple[BrokerProcess, str]:
-        """The broker, and a topic of its judge."""
+        """The broker, and a topic of its validator."""
         if on not in self.started:
             directory = self._directory / on.value / "broker"
             self.started[on] = BrokerProcess(directory, settings=SETTINGS[on])
@@ -62,7 +62,7 @@ def marked(number: int, one: Case) -> Any:
 @pytest.mark.parametrize("one", [marked(number, one) for number, one in enumerate(CASES)])
 def test_bad_input(brokers: Brokers, one: Case) -> None:
     broker, health_topic = brokers.get(one.on)
-    with WellAfterwards(broker, health_topic) as judge:
+    with WellAfterwards(broker, health_topic) as validate:
         with Stage(broker) as stage:
             one.act(stage)
-        judge.judge(stage, peak_bytes=one.peak_bytes)
+        validate.validate(stage, peak_bytes=one.peak_bytes)

@@ -12,10 +12,10 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from tests.support.brokers.process import free_ports
+from tests.support.quorum.node_connection import NO_ANSWER, NodeConnection
 from tests.support.quorum.own_controllers import TidemarkBroker, TidemarkController, broker_nodes
 from tests.support.quorum.quorum import Plan, Quorum
 from tests.support.quorum.serving import brokers, until_true
-from tests.support.quorum.talk import NO_ANSWER, Talk
 
 pytestmark = [pytest.mark.lasts(seconds=60), pytest.mark.patience(seconds=150)]
 
@@ -120,7 +120,7 @@ def _registration(**changes: Any) -> dict[str, Any]:
 
 
 async def _registrations_and_heartbeats(port: int) -> None:
-    talk = Talk(port)
+    talk = NodeConnection(port)
     for changes, code in (
         ({}, ErrorCode.DUPLICATE_BROKER_REGISTRATION),
         ({"broker_id": 14, "cluster_id": FOREIGN}, ErrorCode.INCONSISTENT_CLUSTER_ID),
@@ -142,11 +142,11 @@ async def _envelopes(port: int, node: TidemarkBroker) -> None:
         "client_host_address": bytes(4),
     }
     nested = empty | {"request_data": b"\0\x3a\0\0\0\0\0\1\0\0\0"}
-    client = Talk(node.port)
+    client = NodeConnection(node.port)
     with pytest.raises(NO_ANSWER):
         await client.ask(ApiKey.ENVELOPE, nested, timeout_s=10, version=0)
     await until_true(lambda: "api key 58 is not served here" in node.log_tail(), "it is said why")
-    talk = Talk(port)
+    talk = NodeConnection(port)
     for fields, code in (
         (nested, ErrorCode.INVALID_REQUEST),
         (empty, ErrorCode.UNSUPPORTED_VERSION),

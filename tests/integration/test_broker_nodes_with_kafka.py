@@ -53,8 +53,8 @@ async def test_they_serve_on_controllers_of_kafka(tmp_path: Path) -> None:
         assert await other.stop() == 0
         shutil.rmtree(other.metadata)
         at = ("--bootstrap-server", here, "--id", "12")
-        said_of_it = await asyncio.to_thread(kafka_tool, "cluster", "unregister", *at)
-        assert "Broker 12 is no longer registered." in said_of_it, "Kafka asks for no replicas"
+        error_text = await asyncio.to_thread(kafka_tool, "cluster", "unregister", *at)
+        assert "Broker 12 is no longer registered." in error_text, "Kafka asks for no replicas"
         await other.start()
         await until_true(lambda: leaders(here, "t") == before, "it leads again")
         assert await asyncio.to_thread(consume, here, "t", len(said)) == said

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local_log.manager.log_dir import COMMITTED_METADATA, LIVES
+from local_log.manager.log_dir import COMMITTED_METADATA, INCARNATION_HISTORY
 from tests.integration.test_broker_nodes import page
 from tests.support.brokers.process import free_ports
 from tests.support.quorum.own_controllers import TidemarkController, broker_nodes
@@ -53,7 +53,7 @@ async def test_a_younger_metadata_log_is_refused(tmp_path: Path) -> None:
         aside = [one.name for one in node.logs.iterdir() if one.name.endswith("-stray")]
         assert aside == []
 
-        await controller.stop()  # the old log is the way out
+        await controller.stop()  # the old log is the remedy
         shutil.move(controller.logs, tmp_path / "young")
         shutil.copytree(kept, controller.logs)
         await controller.start()
@@ -67,7 +67,7 @@ async def test_a_younger_metadata_log_is_refused(tmp_path: Path) -> None:
         shutil.move(tmp_path / "young", controller.logs)
         await controller.start()
         shutil.rmtree(node.metadata)
-        for name in (COMMITTED_METADATA, LIVES):
+        for name in (COMMITTED_METADATA, INCARNATION_HISTORY):
             (node.logs / name).unlink()
         (port,) = free_ports(1)
         node.settings["tidemark.http.listener"] = f"127.0.0.1:{port}"

@@ -65,12 +65,12 @@ def test_the_first_500_are_drawn_the_ill_one_among_them(page: Page) -> None:
     assert [one for one in page.run(ill) if one] == [f"■ offline: {ILL}"]
 
 
-def test_red_and_yellow_have_their_words_and_what_to_do(page: Page) -> None:
+def test_unhealthy_and_yellow_have_their_words_and_what_to_do(page: Page) -> None:
     page.load()
-    red, yellow = page.text("#reasons").split("▲", 1)
-    assert "■ logs: " in red
-    assert ILL in red
-    assert "What to do: `tidemark directories list`" in red
+    unhealthy, yellow = page.text("#reasons").split("▲", 1)
+    assert "■ logs: " in unhealthy
+    assert ILL in unhealthy
+    assert "What to do: `tidemark directories list`" in unhealthy
     assert "followers: a leader does not answer" in yellow
     assert "■ red" in page.text("#status")
 

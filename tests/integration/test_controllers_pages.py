@@ -93,7 +93,7 @@ async def test_the_pages_follow_the_quorum(tmp_path: Path) -> None:
             lambda: (
                 "no leader of the metadata quorum is known for" in pages[last].get("/health")[1]
             ),
-            "its health is red",
+            "its health is `red`",
             deadline_s=PATIENCE_S,
         )
         assert '"status": "red"' in pages[last].get("/health")[1]

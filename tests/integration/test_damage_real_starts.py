@@ -15,7 +15,7 @@ import pytest
 
 from local_log.manager.log_dir import CLEAN_SHUTDOWN
 from tests.support.brokers.process import ROOT
-from tests.support.damage.check import judge, look, unlisted
+from tests.support.damage.check import look, unlisted, validate
 from tests.support.damage.copies import Damaged
 from tests.support.damage.impossible import INAPPLICABLE
 from tests.support.damage.life import OTHERS, PER_TOPIC, Base, fill
@@ -63,7 +63,7 @@ def cells(row: Row) -> list[Damage]:
 def check(damaged: Damaged) -> list[str]:
     """Start it, compare, and drop it."""
     found = look(damaged)
-    complaints = judge(damaged, found)
+    complaints = validate(damaged, found)
     if complaints:
         print(found.said)
     shutil.rmtree(damaged.broker.directory)

@@ -1,4 +1,4 @@
-"""The log of consumer groups is damaged while the broker is down: groups go on with the rest."""
+"""The log of consumer groups is damaged while the broker is down: groups continue with the rest."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -56,7 +56,7 @@ def places(path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("ends", ["killed", "stopped"])
-def test_groups_go_on_with_what_can_be_read(
+def test_groups_continue_with_what_can_be_read(
     make_broker: Callable[..., BrokerProcess], ends: str
 ) -> None:
     broker = make_broker(settings=SETTINGS).start()

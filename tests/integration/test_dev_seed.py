@@ -1,4 +1,4 @@
-"""`tidemark dev --seed`: topics and records are there before the broker says how to go on."""
+"""`tidemark dev --seed`: topics and records are there before the broker says how to continue."""
 
 import json
 import signal

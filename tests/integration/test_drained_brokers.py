@@ -91,7 +91,7 @@ async def interrupted_throttled_drain(cluster: Replicated) -> None:
             await process.wait()
     text = said.decode()
     assert process.returncode == 130, text
-    assert text.splitlines()[-1].startswith("interrupted: what has begun goes on"), text
+    assert text.splitlines()[-1].startswith("interrupted: what has begun continues"), text
     assert throttles(cluster, TOPIC) == set()
 
 

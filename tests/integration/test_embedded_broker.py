@@ -81,7 +81,7 @@ def test_records_survive_each_end_at_the_same_address(shared: tidemark.Broker, e
     assert read(shared, topic, 2) == [b"before", b"after"]
 
 
-def test_a_paused_broker_answers_when_it_goes_on(shared: tidemark.Broker) -> None:
+def test_a_paused_broker_answers_when_it_continues(shared: tidemark.Broker) -> None:
     put(shared, "paused", [b"before"])
     producer = shared.producer()
     producer.list_topics(timeout=30)
@@ -264,7 +264,7 @@ def test_a_port_that_somebody_took_meanwhile_is_named_and_the_data_stay() -> Non
         assert read(broker, "kept", 1) == [b"one"]
 
 
-async def test_the_async_twin_does_the_same_while_the_loop_goes_on() -> None:
+async def test_the_async_twin_does_the_same_while_the_loop_continues() -> None:
     turns = 0
 
     async def turn() -> None:

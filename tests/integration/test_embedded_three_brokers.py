@@ -219,7 +219,7 @@ def test_faults_hit_clients_of_their_broker_and_no_replica(cluster: tidemark.Bro
         assert fault.hits == 0
 
 
-def test_a_node_that_dies_in_its_start_is_named_and_the_others_go_on(
+def test_a_node_that_dies_in_its_start_is_named_and_the_others_continue(
     cluster: tidemark.Broker,
 ) -> None:
     cluster.stop(13)

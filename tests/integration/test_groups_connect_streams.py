@@ -54,7 +54,7 @@ def running(directory: Path, main: str, *arguments: str) -> Iterator["subprocess
             print((directory / "program.log").read_text(errors="replace")[-3000:])
 
 
-def test_connect_carries_a_file_through_a_topic_and_goes_on_after_a_restart(
+def test_connect_carries_a_file_through_a_topic_and_continues_after_a_restart(
     world: World, tmp_path: Path
 ) -> None:
     directory = tmp_path / "connect"
@@ -115,7 +115,7 @@ def _committed(world: World, group: str) -> int:
     return sum(offset for offset, _ in world.committed(group).values())
 
 
-def test_streams_counts_words_and_goes_on_after_a_restart(world: World, tmp_path: Path) -> None:
+def test_streams_counts_words_and_continues_after_a_restart(world: World, tmp_path: Path) -> None:
     for topic in ("text", "counts"):
         world.create(topic, 2)
     producer = Producer({"bootstrap.servers": world.bootstrap})

@@ -46,7 +46,7 @@ def _burn(world: World, directory: Path, broker_kills: int) -> None:
     fire = Fire(world, directory, SEED, MEMBERS)
     try:
         fire.burn(broker_kills)
-        print(fire.judge())
+        print(fire.validate())
     finally:
         fire.close()
 

@@ -1,8 +1,8 @@
 """Batches that inflate a hundredfold: what they cost a broker that must open them.
 
-A hundred in a row, of one record or of many, to a topic whose records are judged and to one whose
-batches are compressed anew. The peak of the broker's memory may rise a little above that of one
-good batch of the largest size.
+A hundred in a row, of one record or of many, to a topic whose records are validated and to one
+whose batches are compressed again. The peak of the broker's memory may rise a little above that of
+one good batch of the largest size.
 """
 
 import random
@@ -57,7 +57,7 @@ def inflating_to(codec: Codec, size_bytes: int, record_bytes: int) -> bytes:
 
 
 def topics_of(codec: Codec) -> tuple[str, str]:
-    return f"judged-{codec.name}", f"anew-{codec.name}"
+    return f"validated-{codec.name}", f"again-{codec.name}"
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +67,12 @@ def peak_of_good(broker: BrokerProcess) -> int:
     size = str(MESSAGE_BYTES_MAX)
     with RawClient(broker) as client:
         for codec in CODECS:
-            judged, anew = topics_of(codec)
+            validated, again = topics_of(codec)
             other = "lz4" if codec is Codec.GZIP else "gzip"
-            create_topic(client, judged, cleanup_policy="compact", max_message_bytes=size)
-            create_topic(client, anew, compression_type=other, max_message_bytes=size)
+            create_topic(client, validated, cleanup_policy="compact", max_message_bytes=size)
+            create_topic(client, again, compression_type=other, max_message_bytes=size)
             large = build_batch([(int(time.time() * 1000), b"key", noise, [])], codec=codec)
-            for topic in (judged, anew):
+            for topic in (validated, again):
                 assert produce(client, topic, large).error_code == 0
     return peak_bytes(broker.pid)
 

@@ -45,7 +45,7 @@ class BesideKafka(Quorum):
 
 
 async def test_all_register_with_ours_and_kafkas_is_well(tmp_path: Path) -> None:
-    """Only Kafka's own controller shows that it is told what it can go on with."""
+    """Only Kafka's own controller shows that it is told what it can continue with."""
     require_kafka_tools()
     plan = Plan(TidemarkController, is_dynamic=False, has_links=False)
     async with BesideKafka(tmp_path, plan) as quorum:

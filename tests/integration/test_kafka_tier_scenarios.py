@@ -175,7 +175,7 @@ def test_offsets_are_listed_across_tiers_leaders_and_deletions(cluster: tidemark
 
 
 def test_copying_is_switched_off_and_on_and_all_is_dropped(cluster: tidemark.Broker) -> None:
-    """DisableRemoteLogOnTopicTest. Else followers go on dropping what their leader copies no
+    """DisableRemoteLogOnTopicTest. Else followers continue dropping what their leader copies no
     more, or begin elsewhere than the leader when the remote part is dropped."""
     topic = Tiered(cluster, "switched")
     topic.produce(7)

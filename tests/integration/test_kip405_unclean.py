@@ -2,7 +2,7 @@
 
 The states step by step are those of `tests/simulation/test_kip405_scenarios.py`; scenario 4 is in
 `test_tiered_replicas.py`. Only real processes show that the controller's unclean elections reach
-the tiers, and that a tier which starts anew tells lineages apart by what it reads of the metadata
+the tiers, and that a tier which starts again tells lineages apart by what it reads of the metadata
 topic.
 """
 
@@ -18,7 +18,7 @@ from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.types import TopicPartition as Partition
 from kafka_protocol.wire.api_keys import ApiKey
-from local_log.manager.log_dir import RUNNING_LIFE
+from local_log.manager.log_dir import RUNNING_INCARNATION
 from tests.support.brokers.clients import Read, Sent, end_offsets, produce, read_all
 from tests.support.brokers.raw_client import RawClient
 from tests.support.brokers.tiered_topics import alter
@@ -96,7 +96,7 @@ def lose_power(node: Tiering, least: int) -> int:
     Returns:
         Where the log ends, not below `least`.
     """
-    (node.logs / RUNNING_LIFE).unlink()
+    (node.logs / RUNNING_INCARNATION).unlink()
     first, *others = sorted((node.logs / "t-0").glob("*.log"))
     data = first.read_bytes()
     position, end = next(
@@ -125,7 +125,7 @@ async def test_offsets_lost_in_two_failures_are_given_again_uncleanly(tmp_path: 
         await until_both_are_in_sync(cluster)
         second.kill()
         first.kill()
-        (first.logs / RUNNING_LIFE).unlink()
+        (first.logs / RUNNING_INCARNATION).unlink()
         end = lose_power(second, SHARED)
         assert end < NEW
         await second.start()

@@ -43,7 +43,7 @@ def filled(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield broker
 
 
-def test_fixed_offsets_give_the_same_rows_while_the_log_goes_on(filled: BrokerProcess) -> None:
+def test_fixed_offsets_give_the_same_rows_while_the_log_continues(filled: BrokerProcess) -> None:
     rng, asked = Random(1), {ORDERS: OffsetRange(500, 2_990)}
     assert remote_end(filled) < 2_990  # the rest is served by the broker
     before = rows_of_log(where(filled), ranges=asked)
@@ -93,21 +93,21 @@ def test_a_topic_made_again_is_another_one(filled: BrokerProcess) -> None:
         make_topic(filled, "orders", FILLING)
         produce_more(filled, "orders", FILLING, Random(2))
         settle(filled, "orders")
-        anew = list(rows_of_consumer(filled.bootstrap, "orders"))
+        again = list(rows_of_consumer(filled.bootstrap, "orders"))
         old: list[Row] = []
         with suppress(DataLossError):
             old = list(rows_of_arrow(batches_of_plan(log, plan)))
-        assert not set(old) & set(anew)
-    assert rows_of_log(where(filled), "orders") == anew
+        assert not set(old) & set(again)
+    assert rows_of_log(where(filled), "orders") == again
     until(lambda: len(filled.remote_paths("orders-*")) == 1, "the old topic's objects go")
-    assert rows_of_log(Where(store=store_of(filled)), "orders") == remote_part(filled, anew)
+    assert rows_of_log(Where(store=store_of(filled)), "orders") == remote_part(filled, again)
 
 
 @pytest.mark.long(seconds=40)
 def test_reads_beside_retention_give_the_same_rows_until_they_are_lost_by_name(
     filled: BrokerProcess,
 ) -> None:
-    """Producing, copying, expiring and total retention go on all the while."""
+    """Producing, copying, expiring and total retention continue all the while."""
     asked, reads = {ORDERS: OffsetRange(500, 2_990)}, 0
     before = rows_of_log(where(filled), ranges=asked)
     alter(filled, ResourceType.TOPIC, "orders", retention_bytes="8000000")

@@ -29,7 +29,7 @@ EACH_BATCH = 300
 
 
 @pytest.mark.long(seconds=70)
-def test_a_killed_stream_goes_on_without_loss_and_without_doubles(tmp_path: Path) -> None:
+def test_a_killed_stream_continues_without_loss_and_without_doubles(tmp_path: Path) -> None:
     check(tmp_path, kills=2, most=1)
 
 

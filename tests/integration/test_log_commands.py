@@ -1,4 +1,4 @@
-"""The way out of a refused partition: `tidemark log inspect`, then `tidemark log accept`."""
+"""The remedy of a refused partition: `tidemark log inspect`, then `tidemark log accept`."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""A log directory that is missing, empty, or of another time: nothing begins anew, and ways out."""
+"""A log directory that is missing, empty, or of another time.
+
+Nothing begins again, and remedies.
+"""
 
 import json
 import os
@@ -209,7 +212,7 @@ def test_a_forgotten_directory_begins_anew_and_its_old_copy_is_put_aside(
     done = node.tool("forget", directory_id, "--yes")
     assert done.returncode == 0, done.stderr
     assert f"{len(node.there)} partitions had their last copy there" in done.stdout
-    # Nothing begins anew before a person says how much is given up.
+    # Nothing begins again before a person says how much is given up.
     node.broker.start()
     assert node.ends() == node.expected(NO_LEADER)
     assert node.broker.terminate() == 0

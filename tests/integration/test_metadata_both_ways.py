@@ -1,4 +1,7 @@
-"""Apache Kafka and our metadata node take turns in one directory: each goes on where it stopped."""
+"""Apache Kafka and our metadata node take turns in one directory.
+
+Each continues where it stopped.
+"""
 
 import asyncio
 import contextlib

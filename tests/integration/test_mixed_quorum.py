@@ -27,7 +27,7 @@ TURNS_MAX = 8
 @pytest.mark.patience(seconds=120 + 15 * ROUNDS)
 @pytest.mark.parametrize("kafkas", [1, 2])
 async def test_whoever_leads_nothing_acknowledged_is_lost(tmp_path: Path, kafkas: int) -> None:
-    """Only the other implementation shows that each can follow, and go on after, the other."""
+    """Only the other implementation shows that each can follow, and continue after, the other."""
     require_kafka_tools()
     plan = Plan(TidemarkController, is_dynamic=False)
     async with MixedQuorum(tmp_path, plan, kafkas=kafkas) as quorum:

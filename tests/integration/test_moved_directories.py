@@ -1,8 +1,8 @@
 """Replicas move between the log directories of a broker that is written and read all the time.
 
-Only a real process shows that Kafka's own tool, clients and the tier go on with the log that took
-the place of the one before, that a kill leaves one of the two, and that the directory can be taken
-away in the end.
+Only a real process shows that Kafka's own tool, clients and the tier continue with the log that
+took the place of the one before, that a kill leaves one of the two, and that the directory can be
+taken away in the end.
 """
 
 import json
@@ -143,7 +143,7 @@ def test_kafkas_tool_moves_replicas_that_are_written_all_the_time(make_broker: M
             node.settled_at(target, "t")
             shown = node.reassign("--verify", plan)
             assert "completed successfully" in shown, shown
-            until(lambda known=known: writing.acknowledged["t", 0] > known, "writing goes on")
+            until(lambda known=known: writing.acknowledged["t", 0] > known, "writing continues")
     records = read_all(node.broker, "t")
     assert len(records) == writing.sent["t", 0] > 0
     for offset, (at, _, value) in enumerate(records):
@@ -205,7 +205,7 @@ def test_a_drained_directory_can_be_taken_away(make_broker: MakeBroker) -> None:
     assert node.broker.health()["status"] == "green", node.broker.health()
 
 
-def test_a_killed_broker_goes_on_with_its_moves(make_broker: MakeBroker) -> None:
+def test_a_killed_broker_continues_with_its_moves(make_broker: MakeBroker) -> None:
     node = Node(make_broker)
     node.broker.terminate()
     node.broker.settings["replica.alter.log.dirs.io.max.bytes.per.second"] = "1000"

@@ -1,7 +1,8 @@
 """Partitions move from two of four brokers to the others, written and read all the time.
 
-Only real processes show that clients, the group's coordinator, the tiers and Kafka's own tool go on
-with the brokers that a partition moves to, and what is left on the disks of those that it left.
+Only real processes show that clients, the group's coordinator, the tiers and Kafka's own tool
+continue with the brokers that a partition moves to, and what is left on the disks of those that it
+left.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from tests.support.quorum.reading import Lagging, Reading, until_read
 from tests.support.quorum.replica_rounds import SETTINGS as REPLICATED
 from tests.support.quorum.replica_rounds import Replicated, apart
 from tests.support.quorum.serving import admin, brokers, until_true
-from tests.support.quorum.tier_rounds import Traffic, judge_records, until_acknowledged
+from tests.support.quorum.tier_rounds import Traffic, until_acknowledged, validate_records
 from tests.support.quorum.tiering import REPLICATED as METADATA_REPLICATED
 from tests.support.quorum.tiering import TOPIC, Cluster, audited, tiers_apart
 
@@ -110,13 +111,13 @@ class Load:
         acknowledged, value_of = self.tiered.acknowledged, self.tiered.value_of
         self.lagging = Lagging(cluster.servers, TIERED, acknowledged, value_of)
 
-    async def goes_on(self, when: str) -> None:
+    async def continues(self, when: str) -> None:
         for one in (self.plain, self.tiered):
             await until_acknowledged(one, one.least + 20, when)
         assert not self.group.wrong, self.group.wrong[:5]
         assert not self.lagging.wrong, self.lagging.wrong[:5]
 
-    async def judge(self) -> None:
+    async def validate(self) -> None:
         """What was acknowledged is there once, and the group has read all of it."""
         for one in (self.plain, self.tiered):
             await asyncio.to_thread(one.stop)
@@ -124,7 +125,7 @@ class Load:
         await self.stop()
         assert not self.lagging.wrong, self.lagging.wrong[:5]
         for topic, traffic in ((PLAIN, self.plain), (TIERED, self.tiered)):
-            await judge_records(self.cluster.nodes[-1], traffic, topic)
+            await validate_records(self.cluster.nodes[-1], traffic, topic)
 
     async def stop(self) -> None:
         for one in (self.plain, self.tiered, self.group, self.lagging):
@@ -149,7 +150,7 @@ async def test_two_brokers_are_drained_and_stopped(tmp_path: Path) -> None:
     async with four_brokers(tmp_path) as cluster:
         load = Load(cluster)
         try:
-            await load.goes_on("before")
+            await load.continues("before")
             await until_tiered(cluster)
             wanted: dict[str, Replicas] = dict(everywhere((PLAIN, TIERED), NEW))
             for topic in (OFFSETS, REMOTE_METADATA):
@@ -167,11 +168,11 @@ async def test_two_brokers_are_drained_and_stopped(tmp_path: Path) -> None:
                     begins = cluster.node(one).local_segments(TIERED, index)[0]
                     assert begins > 50, "it has copied what is remote"
             assert await asyncio.to_thread(going, cluster.servers) == {}
-            await load.goes_on("after the move")
+            await load.continues("after the move")
             for one in OLD:
                 assert await cluster.node(one).stop() == 0
-            await load.goes_on("without the old ones")
-            await load.judge()
+            await load.continues("without the old ones")
+            await load.validate()
         finally:
             await load.stop()
         here = Cluster(cluster.quorum, [cluster.node(one) for one in NEW])
@@ -181,11 +182,11 @@ async def test_two_brokers_are_drained_and_stopped(tmp_path: Path) -> None:
 
 async def test_a_move_is_listed_cancelled_and_done_again(tmp_path: Path) -> None:
     """One of the new brokers is paused; later an old one is down while its replicas leave, and with
-    it what it leads of the remote metadata: with one replica of these nobody could go on."""
+    it what it leads of the remote metadata: with one replica of these nobody could continue."""
     async with four_brokers(tmp_path, SETTINGS | METADATA_REPLICATED) as cluster:
         load = Load(cluster)
         try:
-            await load.goes_on("before")
+            await load.continues("before")
             lost = cluster.node(14)
             lost.pause()
             wanted = everywhere((PLAIN, TIERED), NEW)
@@ -202,7 +203,7 @@ async def test_a_move_is_listed_cancelled_and_done_again(tmp_path: Path) -> None
                 for topic in (PLAIN, TIERED)
                 for index in range(PARTITIONS)
             }
-            await load.goes_on("while it is moved")
+            await load.continues("while it is moved")
             none = everywhere((PLAIN, TIERED), None)
             assert set(await asyncio.to_thread(reassign, here.servers, none)) == {0}
             assert await asyncio.to_thread(going, here.servers) == {}
@@ -211,7 +212,7 @@ async def test_a_move_is_listed_cancelled_and_done_again(tmp_path: Path) -> None
             lost.resume()
             await cluster.until_all_serve()
             await until_gone(cluster, NEW, PLAIN, TIERED)
-            await load.goes_on("after it was cancelled")
+            await load.continues("after it was cancelled")
 
             down = cluster.node(12)
             down.kill()
@@ -233,8 +234,8 @@ async def test_a_move_is_listed_cancelled_and_done_again(tmp_path: Path) -> None
             assert set(await asyncio.to_thread(reassign, cluster.servers, back)) == {0}
             await until_moved(cluster, {PLAIN: (12, 13), TIERED: (12, 13)})
             await until_gone(cluster, (11, 14), PLAIN, TIERED)
-            await load.goes_on("with one that is back")
-            await load.judge()
+            await load.continues("with one that is back")
+            await load.validate()
         finally:
             await load.stop()
 
@@ -298,4 +299,4 @@ async def test_kafkas_tool_moves_partitions(tmp_path: Path) -> None:
             await until_acknowledged(traffic, traffic.least + 20, "after the move")
         finally:
             await asyncio.to_thread(traffic.stop)
-        await judge_records(SimpleNamespace(bootstrap=cluster.servers), traffic, PLAIN)
+        await validate_records(SimpleNamespace(bootstrap=cluster.servers), traffic, PLAIN)

@@ -33,8 +33,8 @@ def test_two_tasks_export_to_s3(
             lines: list[str] = []
             assert export(spark, options, target, lines.append).rows == rows
             assert any("of 2 tasks" in line for line in lines), lines
-            anew = s3fs.S3FileSystem(skip_instance_cache=True)  # it keeps listings
-            found = ds.dataset(place, filesystem=anew, partitioning="hive")
+            again = s3fs.S3FileSystem(skip_instance_cache=True)  # it keeps listings
+            found = ds.dataset(place, filesystem=again, partitioning="hive")
             table = found.to_table().drop_columns(["day"])
             assert sorted(rows_of_arrow(table.to_batches())) == sorted(bucket.rows())
             for one in bucket.partitions:

@@ -29,11 +29,11 @@ from tests.support.quorum.replica_rounds import (
     Replicated,
     apart,
     create,
-    judge,
+    validate,
 )
 from tests.support.quorum.serving import admin, until_true
 from tests.support.quorum.tier_rounds import Traffic
-from tidemark.cluster.asking import Cluster, Reassigning, WantedReplicas
+from tidemark.cluster.asking import Cluster, Reassigning, TargetReplicas
 
 pytestmark = [pytest.mark.lasts(seconds=90), pytest.mark.patience(seconds=400)]
 
@@ -121,7 +121,7 @@ async def test_the_factor_is_raised_and_the_leader_is_lost(tmp_path: Path) -> No
             await until_read([traffic[0].acknowledged], reading)
         finally:
             await asyncio.to_thread(reading.stop)
-        await judge(cluster, traffic)
+        await validate(cluster, traffic)
 
 
 async def test_a_cancelled_addition_leaves_nothing(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ async def test_a_cancelled_addition_leaves_nothing(tmp_path: Path) -> None:
         lost.pause()
         with BlockingClient(cluster.nodes[0].address) as client:
             asked = Cluster(client)
-            wanted = WantedReplicas(TOPIC, index, (leader, *sorted(others)))
+            wanted = TargetReplicas(TOPIC, index, (leader, *sorted(others)))
             assert await asyncio.to_thread(asked.reassign, [wanted]) == []
             here = cluster.nodes[0]
             await until_true(

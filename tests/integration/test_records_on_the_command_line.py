@@ -131,7 +131,7 @@ def test_ctrl_c_ends_what_follows_with_zero_and_commits_for_its_group(
     assert f"there is no record of {topic} to print" in again.stderr
 
 
-def test_a_group_goes_on_behind_what_was_printed(shell: Shell, topic: str) -> None:
+def test_a_group_continues_behind_what_was_printed(shell: Shell, topic: str) -> None:
     shell(f"seq 1 10 | tidemark produce {topic}")
     group = f"tidemark consume {topic} --group of-{topic}"
     assert shell(f"{group} -n 3").stdout == "1\n2\n3\n"

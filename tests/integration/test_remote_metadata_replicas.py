@@ -48,7 +48,7 @@ async def fill(cluster: Cluster, topic: str, *, without: int = -1) -> dict[int, 
     return led
 
 
-async def test_tiers_go_on_while_a_broker_with_their_metadata_is_away(tmp_path: Path) -> None:
+async def test_tiers_continue_while_a_broker_with_their_metadata_is_away(tmp_path: Path) -> None:
     async with tiers_combined(tmp_path) as cluster:
         assert [one for one, _ in replicas(cluster.nodes[0].address)] == [cluster.ids] * 4
         led = await fill(cluster, "before")
@@ -80,9 +80,9 @@ async def test_the_topic_of_one_replica_grows_while_tiers_work(tmp_path: Path) -
             sys.executable, "-m", "tidemark.cli", "remote", "replicate-metadata", "--factor", "2",
             "--bootstrap-server", cluster.servers,
         ]  # fmt: skip
-        for said_of_it in ("4 partition(s) get 2 replicas", "have 2 replicas or more already"):
+        for error_text in ("4 partition(s) get 2 replicas", "have 2 replicas or more already"):
             code, said = await run_to_end(command)
-            assert (code, said_of_it in said) == (0, True), said
+            assert (code, error_text in said) == (0, True), said
         assert replicas(one.address) == [(cluster.ids, cluster.ids)] * 4
         other.kill()
         for partition in (each for each, leader in led.items() if leader == one.node_id):

@@ -44,8 +44,8 @@ def fill(broker: BrokerProcess) -> None:
     tiered_away(broker, "tides")
 
 
-def red(broker: BrokerProcess) -> str:
-    """What health says of the tier's removed topics, "" where nothing is red."""
+def unhealthy(broker: BrokerProcess) -> str:
+    """What health says of the tier's removed topics, "" where nothing is unhealthy."""
     found = re.search(r"topic tides \(id .*", broker.http("/health")[1])
     return found[0] if found else ""
 
@@ -79,10 +79,10 @@ def test_a_topic_deleted_right_before_a_kill_leaves_the_store_and_the_list(
     broker.start()
     until(lambda: not objects(broker), "the store is empty")
     until(lambda: not image(broker).removed_tiered_topics, "the id has left the list")
-    assert red(broker) == ""
+    assert unhealthy(broker) == ""
 
 
-def test_put_back_to_before_the_removal_it_is_red_until_deleted_once_more(
+def test_put_back_to_before_the_removal_it_is_unhealthy_until_deleted_once_more(
     make_broker: MakeBroker,
 ) -> None:
     broker = tiered(make_broker, grace_ms=4_000)
@@ -97,12 +97,12 @@ def test_put_back_to_before_the_removal_it_is_red_until_deleted_once_more(
     before = sorted(objects(broker))
     put_back(broker, copy)
     broker.start()
-    until(lambda: "was being deleted, and exists" in red(broker), "health names it")
+    until(lambda: "was being deleted, and exists" in unhealthy(broker), "health names it")
     assert "DELETE_PARTITION_STARTED of tides" not in broker.log_text()
     assert sorted(objects(broker)) == before
     delete_topic(broker, "tides")
     until(lambda: not objects(broker), "the store is empty")
-    until(lambda: red(broker) == "", "health is green again")
+    until(lambda: unhealthy(broker) == "", "health is green again")
 
 
 def test_put_back_with_its_directory_the_partition_is_named_as_marked(
@@ -149,7 +149,7 @@ def test_put_back_to_before_the_creation_it_is_kept_until_forgotten(
     before = sorted(objects(broker))
     put_back(broker, copy)
     broker.start()
-    reason = until(lambda: red(broker), "health names it")
+    reason = until(lambda: unhealthy(broker), "health names it")
     assert f"tidemark remote forget {topic_id[1]}" in reason
     assert sorted(objects(broker)) == before
 
@@ -173,7 +173,7 @@ def test_put_back_to_before_the_creation_it_is_kept_until_forgotten(
     undo.unlink()
     assert forget(broker, *wanted, "--yes")[0] == 0
     until(lambda: not objects(broker), "the store is empty")
-    until(lambda: red(broker) == "", "health is green again")
+    until(lambda: unhealthy(broker) == "", "health is green again")
     until(lambda: not image(broker).removed_tiered_topics, "the id has left the list")
     assert forget(broker, *wanted, "--yes")[0] == 1
 

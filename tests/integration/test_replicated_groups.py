@@ -19,10 +19,10 @@ from broker.coordinator.group.protocols import java_hash
 from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.groups.clients import CLIENTS
 from tests.support.groups.member import Member
+from tests.support.quorum.node_connection import NO_ANSWER, Talk
 from tests.support.quorum.own_controllers import SERVING
 from tests.support.quorum.replica_rounds import PARTITIONS, TOPIC, Replicated, apart, create
 from tests.support.quorum.serving import produce
-from tests.support.quorum.talk import NO_ANSWER, Talk
 
 pytestmark = [pytest.mark.lasts(seconds=60), pytest.mark.patience(seconds=400)]
 
@@ -32,7 +32,7 @@ GOES_ON_S = 60.0
 """A session of 3 s, and what a busy machine takes."""
 
 
-async def test_groups_go_on_when_their_coordinator_is_killed(tmp_path: Path) -> None:
+async def test_groups_continue_when_their_coordinator_is_killed(tmp_path: Path) -> None:
     async with apart(tmp_path / "cluster") as cluster:
         await create(cluster)
         await cluster.until_whole()

@@ -1,6 +1,6 @@
 """Everything that goes wrong between a tier and S3, while clients write and read throughout.
 
-One broker meets each fault in turn and then all of them at once. Producing goes on, a consumer of
+One broker meets each fault in turn and then all of them at once. Producing continues, a consumer of
 old records gets every record right and meets retriable errors alone, and once the store is well
 again there is in it what the metadata says, exactly.
 """
@@ -83,7 +83,7 @@ def a_phase(proxy: S3Proxy, traffic: Traffic, rules: Sequence[Rule], what: str) 
             and all(has_struck(new, rule, everywhere=len(rules) == 1) for rule in rules)
         )
 
-    until(is_over, f"{what}: all strike, all is read and writing goes on", deadline_s=240)
+    until(is_over, f"{what}: all strike, all is read and writing continues", deadline_s=240)
     proxy.calm()
     errors = sum((reading.errors for reading in traffic.readings), Counter())
     print(f"{what}: took_s={time.monotonic() - began_s:.1f} errors met so far: {dict(errors)}")

@@ -138,7 +138,7 @@ def test_a_topic_made_again_after_the_plan_never_gives_its_new_records(
     assert offsets(planned(broker, "again")) == [*range(80)]
 
 
-def test_reading_by_broker_goes_on_while_producers_write(broker: BrokerProcess) -> None:
+def test_reading_by_broker_continues_while_producers_write(broker: BrokerProcess) -> None:
     make_topic(broker, "busy", SMALL)
     produce_more(broker, "busy", SMALL, Random(2))
     first = planned(broker, "busy")

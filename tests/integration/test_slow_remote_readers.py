@@ -55,7 +55,7 @@ class SlowClient(RawClient):
         return len(self.socket.recv(4, socket.MSG_PEEK)) == 4
 
 
-def test_a_client_that_reads_goes_on_beside_64_that_do_not(broker: BrokerProcess) -> None:
+def test_a_client_that_reads_continues_beside_64_that_do_not(broker: BrokerProcess) -> None:
     create(broker, "orders", **TIERED)
     count = (SLOW_CLIENTS + QUESTIONS_EACH + 2) * (1 << 20) // len(VALUE)
     produce(broker, "orders", [(b"%d" % n, VALUE) for n in range(count)])
@@ -78,7 +78,7 @@ def test_a_client_that_reads_goes_on_beside_64_that_do_not(broker: BrokerProcess
                 continue
             assert headers[0].base_offset <= at
             at = headers[-1].next_offset
-        lent = broker.metric("tidemark_remote_chunk_cache_lent_bytes")
+        lent = broker.metric("tidemark_remote_chunk_cache_leased_bytes")
         assert 0 < lent <= CACHE_BYTES * 3 / 4
         holders = broker.metric("tidemark_remote_chunk_cache_holders")
         assert holders <= SLOW_CLIENTS

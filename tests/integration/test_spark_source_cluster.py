@@ -42,7 +42,7 @@ def produce(broker: BrokerProcess, topic: str, records: int) -> None:
 
 
 def started(spark: "SparkSession", broker: BrokerProcess, place: Path, **options: str) -> Any:
-    """A stream into Parquet that goes on until it is stopped."""
+    """A stream into Parquet that continues until it is stopped."""
     rows = (
         spark.readStream.format("tidemark")
         .option("kafka.bootstrap.servers", broker.bootstrap)
@@ -93,6 +93,6 @@ def test_new_topics_of_a_pattern_are_read_and_deleted_ones_are_a_loss(
     again = started(spark, broker, tmp_path, subscribePattern="news-.*", failOnDataLoss="false")
     try:
         produce(broker, "news-1", 10)
-        until(lambda: all_read(again, 10), "it goes on without the topic", deadline_s=120)
+        until(lambda: all_read(again, 10), "it continues without the topic", deadline_s=120)
     finally:
         again.stop()

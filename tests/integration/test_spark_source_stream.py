@@ -109,7 +109,7 @@ def span(partition: int, first: int, end: int) -> list[tuple[int, int]]:
 
 
 @pytest.mark.smoke
-def test_a_limit_cuts_batches_and_a_restart_goes_on(query: Query, bucket: Bucket) -> None:
+def test_a_limit_cuts_batches_and_a_restart_continues(query: Query, bucket: Bucket) -> None:
     pytest.importorskip("pyspark.sql.streaming.datasource", reason="limits need PySpark 4.2")
     query.run(startingOffsets="earliest", maxOffsetsPerTrigger="40")
     assert query.ends() == [{"0": 30, "1": 10}, {"0": 60, "1": 20}]

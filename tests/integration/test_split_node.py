@@ -55,7 +55,7 @@ def filled(node: LoneNode, numbers: Iterator[int]) -> set[bytes]:
     [(False, ()), (False, ("--dynamic",)), (True, ())],
     ids=["static", "static to dynamic", "dynamic"],
 )
-def test_records_groups_and_metadata_go_on(
+def test_records_groups_and_metadata_continue(
     tmp_path: Path, numbers: Iterator[int], was_dynamic: bool, options: tuple[str, ...]
 ) -> None:
     """Only processes show that new controllers elect one, and that the broker comes back to it."""
@@ -79,7 +79,7 @@ def test_records_groups_and_metadata_go_on(
         assert {at for topic in ("read", "unread") for at in leaders(here, topic).values()} == {1}
         assert topics_of(here) >= {"read", "unread", "__consumer_offsets"}
         new = produce(here, "read", list(range(PARTITIONS)), numbers)
-        assert consume(here, "read", len(new)) == new, "the group goes on where it was"
+        assert consume(here, "read", len(new)) == new, "the group continues where it was"
         assert consume(here, "unread", PARTITIONS) | consume(here, "read", 6, "other") == said | new
 
         asyncio.run(_lose_the_active_one(node))
@@ -149,7 +149,7 @@ async def _start_empty(node: LoneNode, *ids: int) -> None:
 
 
 @pytest.mark.parametrize("is_dynamic", [False, True], ids=["static", "dynamic"])
-def test_the_tier_goes_on(tmp_path: Path, is_dynamic: bool) -> None:
+def test_the_tier_continues(tmp_path: Path, is_dynamic: bool) -> None:
     """Only whole processes show that the tier is let in by the drawn secret, and owns its store."""
     node = LoneNode(tmp_path, is_dynamic=is_dynamic, tiered=True)
     node.settings |= QUICK
@@ -171,7 +171,7 @@ def test_the_tier_goes_on(tmp_path: Path, is_dynamic: bool) -> None:
         asyncio.run(_start_all(node))
         assert read_all(node, "kept") == as_read(records)
         produce_to(node, "kept", records)
-        until(lambda: len(node.remote_segments("kept")) > copied, "copying goes on")
+        until(lambda: len(node.remote_segments("kept")) > copied, "copying continues")
         tiered_away(node, "kept")
         assert read_all(node, "kept") == as_read(records + records)
         until(lambda: not node.remote_paths("**/removed-*/**/*.*"), "what was removed is gone")
@@ -182,7 +182,7 @@ def test_the_tier_goes_on(tmp_path: Path, is_dynamic: bool) -> None:
         node.close()
 
 
-def test_another_broker_of_the_cluster_goes_on_beside_the_new_controllers(
+def test_another_broker_of_the_cluster_continues_beside_the_new_controllers(
     tmp_path: Path, numbers: Iterator[int]
 ) -> None:
     """Its log has the former epochs at the offset where the new controllers' snapshot ends."""

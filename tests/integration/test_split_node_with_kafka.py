@@ -23,7 +23,7 @@ class SplitKafkaController(SplitController, KafkaController):
 
 @pytest.mark.parametrize("is_dynamic", [False, True], ids=["static", "dynamic"])
 def test_a_majority_of_kafkas_leads_what_the_node_had(tmp_path: Path, is_dynamic: bool) -> None:
-    """Its judgement of our snapshot, quorum-state and missing log: only Kafka can say it."""
+    """Its validation of our snapshot, quorum-state and missing log: only Kafka can say it."""
     require_kafka_tools()
     node = LoneNode(tmp_path, is_dynamic=is_dynamic)
     try:

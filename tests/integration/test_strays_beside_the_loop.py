@@ -27,11 +27,11 @@ class SlowDisk(Disk):
 
     def __init__(self) -> None:
         super().__init__()
-        self.reached, self.go_on = threading.Event(), threading.Event()
+        self.reached, self.proceed = threading.Event(), threading.Event()
 
     def wait(self) -> None:
         self.reached.set()
-        assert self.go_on.wait(10)
+        assert self.proceed.wait(10)
 
 
 class SlowToRename(SlowDisk):
@@ -53,7 +53,7 @@ class SlowToOpen(SlowDisk):
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-def test_the_loop_goes_on_while_strays_are_renamed(
+def test_the_loop_continues_while_strays_are_renamed(
     make_broker: Callable[..., BrokerProcess], is_stopped: bool
 ) -> None:
     formatted = make_broker()
@@ -75,7 +75,7 @@ def test_the_loop_goes_on_while_strays_are_renamed(
                 starting.cancel()
                 await turns()
                 assert not starting.done()
-            disk.go_on.set()
+            disk.proceed.set()
             if is_stopped:
                 with pytest.raises(asyncio.CancelledError):
                     await starting
@@ -84,7 +84,7 @@ def test_the_loop_goes_on_while_strays_are_renamed(
             assert not stray.exists()
             assert len(list(formatted.log_directory.glob("gone-0.*-stray"))) == 1
         finally:
-            disk.go_on.set()
+            disk.proceed.set()
             await broker.stop()
 
     asyncio.run(scenario())
@@ -111,7 +111,7 @@ def test_a_topic_that_is_removed_while_a_start_waits_leaves_nothing(
             assert await asyncio.to_thread(disk.reached.wait, 10)
             deleted = await broker._node.submit(lambda now: delete_topics(now, [("t", ZERO_UUID)]))
             assert [one.error for one in deleted] == [None]
-            disk.go_on.set()
+            disk.proceed.set()
             await starting
             left = [path.name for path in before.log_directory.glob("t-0*")]
             assert [name.endswith("-delete") for name in left] == [True], left
@@ -119,7 +119,7 @@ def test_a_topic_that_is_removed_while_a_start_waits_leaves_nothing(
             await asyncio.to_thread(create, before, "t", 1)
             assert await asyncio.to_thread(read_all, before, "t") == []
         finally:
-            disk.go_on.set()
+            disk.proceed.set()
             await broker.stop()
 
     asyncio.run(scenario())

@@ -61,7 +61,7 @@ async def test_each_node_is_replaced_under_its_clients_and_some_go_back(tmp_path
             await cluster.broker_is(node_id, ours=True)
             if node_id == IDS[0]:
                 await cluster.lead_metadata_by(node_id)
-            assert await judged(cluster, writer, reader, TIERED) == []
+            assert await validated(cluster, writer, reader, TIERED) == []
         await cluster.copying(is_on=True)
         await until_copied(cluster, writer, reader, more=1)
         await until_asked(
@@ -78,7 +78,7 @@ async def test_each_node_is_replaced_under_its_clients_and_some_go_back(tmp_path
 
         await asyncio.to_thread(writer.stop)
         for topic in SIZES:
-            assert await judged(cluster, writer, reader, topic) == []
+            assert await validated(cluster, writer, reader, topic) == []
         await until_asked(
             lambda: reader.wrong or reader.count == writer.count,
             "the group has read all",
@@ -106,16 +106,16 @@ async def until_copied(cluster: TakeOver, writer: Writer, reader: Reader, *, mor
 
 
 async def progress(writer: Writer, reader: Reader) -> None:
-    """Wait until both clients have gone on."""
+    """Wait until both clients have continued."""
     written, read = writer.count + 20, reader.count + 20
     await until_asked(
         lambda: (writer.count >= written and reader.count >= read) or writer.wrong or reader.wrong,
-        "clients go on",
+        "clients continue",
         deadline_s=PATIENCE_S,
     )
 
 
-async def judged(cluster: TakeOver, writer: Writer, reader: Reader, topic: str) -> list[str]:
+async def validated(cluster: TakeOver, writer: Writer, reader: Reader, topic: str) -> list[str]:
     """What clients were told and is not so, or is there twice."""
     known = {place: dict(offsets) for place, offsets in writer.acknowledged.items()}
     found = await asyncio.to_thread(read_all, cluster.servers, topic, PARTITIONS[topic])

@@ -106,7 +106,7 @@ async def test_a_broker_that_stops_hands_over_and_one_that_is_paused_is_fenced(
 
 @pytest.mark.smoke
 async def test_a_node_that_lost_its_metadata_keeps_the_data_of_clients(tmp_path: Path) -> None:
-    """It must not judge what lies in its log directories by an empty metadata log."""
+    """It must not validate what lies in its log directories by an empty metadata log."""
     quorum, addresses = combined(tmp_path, is_dynamic=False)
     async with quorum:
         leader = await quorum.leader()

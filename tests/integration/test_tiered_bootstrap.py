@@ -1,7 +1,7 @@
 """Followers that lack what their leader has in the remote tier alone, over three real nodes.
 
 Only real processes show that a follower's own tier finds the segments that another broker's tier
-has copied, and that clients go on with the follower when it leads.
+has copied, and that clients continue with the follower when it leads.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ PATIENCE_S = 120
 
 
 class Source:
-    """One idempotent producer, whose sequences go on whoever leads; keys are the offsets."""
+    """One idempotent producer, whose sequences continue whoever leads; keys are the offsets."""
 
     def __init__(self, servers: str) -> None:
         self._producer = Producer(

@@ -1,6 +1,6 @@
 """Tiered topics with three replicas: the leader copies, all expire, and all may lead next.
 
-Only real processes show that the tier of another process goes on with the store and the metadata
+Only real processes show that the tier of another process continues with the store and the metadata
 of one that was killed.
 """
 
@@ -24,7 +24,7 @@ from tests.support.brokers.raw_client import RawClient, fetch_fields
 from tests.support.brokers.tiered_topics import alter, delete_records
 from tests.support.quorum.quorum import until_asked
 from tests.support.quorum.serving import admin, leaders, until_true
-from tests.support.quorum.tier_rounds import Traffic, judge_records
+from tests.support.quorum.tier_rounds import Traffic, validate_records
 from tests.support.quorum.tiering import Cluster, Tiering, audited, tiers_combined
 
 pytestmark = [pytest.mark.lasts(seconds=180), pytest.mark.patience(seconds=300)]
@@ -195,7 +195,7 @@ async def test_the_next_leader_copies_on_and_so_does_the_one_that_comes_back(
         await asyncio.gather(*(one.start() for one in cluster.nodes))
         await cluster.until_all_serve()
         await until_in_sync(cluster, "t")
-        await judge_records(first, traffic, "t")
+        await validate_records(first, traffic, "t")
         await cluster.until_green()
 
         def copies() -> bool:
@@ -273,16 +273,16 @@ async def test_tiers_are_switched_on_one_broker_after_the_other(tmp_path: Path) 
         finally:
             await asyncio.to_thread(traffic.stop)
         await cluster.until_replicas_have_the_active_alone("t")
-        await judge_records(here, traffic, "t")
+        await validate_records(here, traffic, "t")
         await cluster.until_green()
         await audited(here, "--deep")
 
 
 async def test_what_an_unclean_election_gives_up_is_in_no_tier(tmp_path: Path) -> None:
-    """Else readers get segments that the lost lineage copied, the next leader is red because the
+    """Else readers get segments of the lost lineage, the next leader is unhealthy because the
     store reaches above its log end, or nobody joins it."""
-    shared, lost, anew = RECORDS[:2_000], RECORDS[2_000:4_000], RECORDS[4_000:]
-    kept = [(n, key, value) for n, (key, value) in enumerate([*shared, *anew])]
+    shared, lost, again = RECORDS[:2_000], RECORDS[2_000:4_000], RECORDS[4_000:]
+    kept = [(n, key, value) for n, (key, value) in enumerate([*shared, *again])]
     async with tiers_combined(tmp_path) as cluster:
         first = cluster.node((await cluster.create("t", replicas=2, **STAYS))[0])
         second = next(one for one in cluster.nodes if one is not first and one.local_segments("t"))
@@ -302,7 +302,7 @@ async def test_what_an_unclean_election_gives_up_is_in_no_tier(tmp_path: Path) -
             return leaders(second.address, "t") == {0: second.node_id}
 
         await until_true(is_elected, "the one that was behind leads")
-        await asyncio.to_thread(produce, second, "t", anew, **IN_ORDER)
+        await asyncio.to_thread(produce, second, "t", again, **IN_ORDER)
         assert await asyncio.to_thread(read_all, second, "t") == kept
         await first.start()
         await until_in_sync(cluster, "t", both)

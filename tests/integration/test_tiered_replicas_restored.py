@@ -1,7 +1,7 @@
-"""A tiered partition of three replicas goes on whose disks are all lost; the store is whole.
+"""A tiered partition of three replicas continues whose disks are all lost; the store is whole.
 
 Only real processes show that the leader's followers find the log that it begins again with, take
-the gap in it, and that the next leader goes on with what they have built of it.
+the gap in it, and that the next leader continues with what they have built of it.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ async def until_in_sync(cluster: Cluster) -> None:
     await until_asked(are, "all are in sync", deadline_s=PATIENCE_S)
 
 
-async def test_three_lost_replicas_go_on_from_the_store(tmp_path: Path) -> None:
+async def test_three_lost_replicas_continue_from_the_store(tmp_path: Path) -> None:
     async with tiers_combined(tmp_path) as cluster:
         await with_second_disks(cluster)
         await cluster.create("t", replicas=3, min_insync_replicas="2")
@@ -109,7 +109,7 @@ async def test_three_lost_replicas_go_on_from_the_store(tmp_path: Path) -> None:
         leader = await led_by(cluster)
         await until_asked(
             lambda: "restore-partition" in str(leader.health()),
-            f"{leader.node_id} is red",
+            f"{leader.node_id} is unhealthy",
             deadline_s=PATIENCE_S,
         )
         order = ("remote", "restore-partition", "t", "0", "--bootstrap-server", cluster.servers)
@@ -127,7 +127,7 @@ async def test_three_lost_replicas_go_on_from_the_store(tmp_path: Path) -> None:
         leader = await led_by(cluster)
         await until_asked(
             lambda: "restore-partition" in str(leader.health()),
-            f"{leader.node_id} is red",
+            f"{leader.node_id} is unhealthy",
             deadline_s=PATIENCE_S,
         )
         # The last copy may have its objects and no FINISHED: what counts is what the leader knows.

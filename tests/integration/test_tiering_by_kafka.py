@@ -162,7 +162,7 @@ def passes(broker: BrokerProcess) -> None:
 
 
 @pytest.mark.parametrize("how", [pytest.param("stopped", marks=pytest.mark.long), "killed"])
-def test_what_kafka_tiered_is_served_and_tiering_goes_on(how: str, take_over: TakeOver) -> None:
+def test_what_kafka_tiered_is_served_and_tiering_continues(how: str, take_over: TakeOver) -> None:
     broker = take_over(how)
     kept = Kept(broker)
     # Kafka's topic has five partitions; the setting counts only where we make the topic.
@@ -307,7 +307,7 @@ def finished_in(data: bytes) -> Iterator[tuple[int, bytes, SegmentUpdated]]:
 
 
 @pytest.mark.long(seconds=40)
-def test_a_topic_that_was_made_to_compact_is_red_and_put_right_by_command(
+def test_a_topic_that_was_made_to_compact_is_unhealthy_and_put_right_by_command(
     by_kafka: MadeByKafka, take_over: TakeOver
 ) -> None:
     broker = take_over()

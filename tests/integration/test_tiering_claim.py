@@ -44,10 +44,10 @@ def put_back(broker: BrokerProcess, aside: Path) -> None:
     shutil.copytree(aside, broker.log_directory)
 
 
-def goes_on_copying_and_deleting(broker: BrokerProcess) -> None:
+def continues_copying_and_deleting(broker: BrokerProcess) -> None:
     before = set(broker.remote_segments("orders"))
     more(broker)
-    until(lambda: set(broker.remote_segments("orders")) - before, "copying goes on")
+    until(lambda: set(broker.remote_segments("orders")) - before, "copying continues")
     delete_records(broker, "orders", 25)
     until(lambda: not set(before) <= set(broker.remote_segments("orders")), "a segment is deleted")
 
@@ -60,7 +60,7 @@ def test_directories_put_back_from_a_copy_write_nothing_to_the_store_until_a_com
     broker.terminate()
     aside = copied_aside(broker)
     broker.start()
-    goes_on_copying_and_deleting(broker)
+    continues_copying_and_deleting(broker)
     broker.kill()
     put_back(broker, aside)
     before = store_of(broker)
@@ -68,7 +68,7 @@ def test_directories_put_back_from_a_copy_write_nothing_to_the_store_until_a_com
     assert "tidemark remote claim" in older_copy_reason(broker)
     produce(broker, "orders", [(None, bytes(100_000)) for _ in range(30)])
     closed = len(broker.local_segments("orders"))
-    assert closed > 2, "local work goes on"
+    assert closed > 2, "local work continues"
     delete_records(broker, "orders", 35)
     until(lambda: broker.log_text().count("older copy") > 0, "the log names it")
     config = str(broker.config_file)
@@ -95,7 +95,7 @@ def test_directories_put_back_from_a_copy_write_nothing_to_the_store_until_a_com
     assert len(list(broker.log_directory.glob("tier-incarnation.before-claim-*"))) == 1
     broker.start()
     until(lambda: not any("claim" in each for each in reasons(broker)), "the claim is taken")
-    until(lambda: len(broker.local_segments("orders")) == 1, "copying goes on")
+    until(lambda: len(broker.local_segments("orders")) == 1, "copying continues")
     assert len(read_all(broker, "orders")) == count + 30 - 35
     broker.terminate()
     again = broker.command("remote", "claim", "-c", config)
@@ -133,7 +133,7 @@ def test_a_copy_made_while_the_broker_ran_is_found_out_after_a_clean_stop(
     broker = make_broker(tiered=True).start()
     fill(broker)
     aside = copied_aside(broker)
-    goes_on_copying_and_deleting(broker)
+    continues_copying_and_deleting(broker)
     assert broker.terminate() == 0
     put_back(broker, aside)
     before = store_of(broker)
@@ -153,7 +153,7 @@ def test_a_copy_made_while_the_broker_ran_is_found_out_after_a_kill_an_interval_
     [claim] = claim_files(broker.remote_directory)
     first = claim.read_bytes()
     until(lambda: claim.read_bytes() != first, "the claim is taken again")
-    goes_on_copying_and_deleting(broker)
+    continues_copying_and_deleting(broker)
     broker.kill()
     put_back(broker, aside)
     before = store_of(broker)
@@ -162,7 +162,7 @@ def test_a_copy_made_while_the_broker_ran_is_found_out_after_a_kill_an_interval_
     assert store_of(broker) == before
 
 
-def test_of_a_machine_and_its_clone_the_second_to_start_is_red(
+def test_of_a_machine_and_its_clone_the_second_to_start_is_unhealthy(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
     machine = make_broker(tiered=True).start()

@@ -1,4 +1,4 @@
-"""A tiered partition that was begun anew over its own remote segments, and its way out."""
+"""A tiered partition that was begun again over its own remote segments, and its remedy."""
 
 from pathlib import Path
 
@@ -45,20 +45,20 @@ def local_segments(directory: Path) -> list[Path]:
         pytest.param(70, id="beyond the remote end"),
     ],
 )
-def test_begun_anew_over_remote_segments_it_is_red_and_can_be_adopted(
+def test_begun_anew_over_remote_segments_it_is_unhealthy_and_can_be_adopted(
     make_broker: MakeBroker, count: int
 ) -> None:
     broker = make_broker(tiered=True)
     remote_end = lost_second_disk(broker)
     before = objects(broker)
-    # Records at offsets that were given, without a judgement.
+    # Records at offsets that were given, without a validation.
     broker.settings[WITHOUT_METADATA] = "SSL"
     broker.start()
-    produce(broker, "orders", records("anew", count))
+    produce(broker, "orders", records("again", count))
     broker.kill()
     del broker.settings[WITHOUT_METADATA]
     broker.start()
-    until(lambda: any("log end lost" in each for each in reasons(broker)), "health is red")
+    until(lambda: any("log end lost" in each for each in reasons(broker)), "health is `red`")
     (reason,) = reasons(broker)
     assert "remote adopt" in reason
     assert objects(broker) == before
@@ -67,10 +67,10 @@ def test_begun_anew_over_remote_segments_it_is_red_and_can_be_adopted(
     assert f"the local records of offsets 0 to {count - 1}" in shown
     broker.start()
     until(lambda: reasons(broker) == [], "health is green")
-    produce(broker, "orders", [(None, b"goes on")])
+    produce(broker, "orders", [(None, b"continues")])
     found = read_all(broker, "orders")
     assert [value[:7] for _, _, value in found[:remote_end]] == [b"before "] * remote_end
-    assert [value for _, _, value in found[remote_end:]] == [b"goes on"]
+    assert [value for _, _, value in found[remote_end:]] == [b"continues"]
     assert found[-1][0] >= max(remote_end, count)
     assert before <= objects(broker)
     broker.kill()

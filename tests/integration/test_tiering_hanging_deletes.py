@@ -1,4 +1,4 @@
-"""Deletions in the remote store that hang: what else is to be deleted goes on."""
+"""Deletions in the remote store that hang: what else is to be deleted continues."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -104,12 +104,12 @@ def test_killed_at_any_point_of_claim_and_leader_change_nothing_is_lost(
         found = read_all(broker, "orders")
         assert [offset for offset, _, _ in found] == list(range(count))
     produce(broker, "orders", [(None, bytes(100_000)) for _ in range(25)])
-    until(lambda: len(broker.local_segments("orders")) == 1, "copying goes on, and local expiry")
+    until(lambda: len(broker.local_segments("orders")) == 1, "copying continues, and local expiry")
     assert segments <= objects(broker)
     assert len(read_all(broker, "orders")) == count + 25
 
 
-def test_a_copy_that_was_killed_before_it_wrote_its_claim_is_red_beside_the_machine(
+def test_a_copy_that_was_killed_before_it_wrote_its_claim_is_unhealthy_beside_the_machine(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
     """Its clock is ahead, so what it noted is above all that the machine claims meanwhile."""
@@ -136,6 +136,6 @@ def test_a_copy_that_was_killed_before_it_wrote_its_claim_is_red_beside_the_mach
     copy.start()
     older_copy_reason(copy)
     produce(copy, "orders", [(None, bytes(100_000)) for _ in range(30)])
-    until(lambda: len(copy.local_segments("orders")) > 2, "local work goes on")
+    until(lambda: len(copy.local_segments("orders")) > 2, "local work continues")
     assert reasons(machine) == []
     assert objects(machine) == before

@@ -53,7 +53,7 @@ def test_metadata_put_back_from_an_older_copy_are_given_higher_leader_epochs(
     assert chain_of(broker)[-1].epoch == used + 3
 
 
-def test_records_of_a_later_leader_epoch_are_red_until_a_higher_one_is_given(
+def test_records_of_a_later_leader_epoch_are_unhealthy_until_a_higher_one_is_given(
     make_broker: MakeBroker,
 ) -> None:
     """The partition and the cluster metadata are older copies, of the same records."""
@@ -73,7 +73,7 @@ def test_records_of_a_later_leader_epoch_are_red_until_a_higher_one_is_given(
     shutil.rmtree(directory_of(broker))
     shutil.copytree(partition, directory_of(broker))
     broker.start()
-    until(lambda: "leader epoch too low" in broker.log_text(), "it is red by that name")
+    until(lambda: "leader epoch too low" in broker.log_text(), "it is unhealthy by that name")
     assert_whole(broker, count, before)
     assert chain_of(broker)[-1].epoch == used + 1
 
@@ -97,7 +97,9 @@ def test_producer_ids_that_older_metadata_give_again_make_no_duplicates(
 
 
 @pytest.mark.smoke
-def test_a_leader_epoch_of_nonsense_stays_red_with_the_way_out(make_broker: MakeBroker) -> None:
+def test_a_leader_epoch_of_nonsense_stays_unhealthy_with_the_remedy(
+    make_broker: MakeBroker,
+) -> None:
     """A batch's leader epoch is outside of its checksum; the chain's file is lost with it."""
     broker = make_broker().start()
     produce(broker, "plain", [(None, b"kept")])
@@ -109,10 +111,10 @@ def test_a_leader_epoch_of_nonsense_stays_red_with_the_way_out(make_broker: Make
     (path.parent / "tidemark-checksums").unlink(missing_ok=True)
     broker.start()
     (reason,) = until(
-        lambda: [each for each in reasons(broker) if "damage" in each], "health is red"
+        lambda: [each for each in reasons(broker) if "damage" in each], "health is `red`"
     )
     assert f"{2**31 - 2} was used before" in reason
-    assert "Way out" in reason
+    assert "Remedy" in reason
     broker.kill()
     path.write_bytes(content)
     (path.parent / CHAIN).unlink()

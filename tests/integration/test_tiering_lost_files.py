@@ -1,4 +1,4 @@
-"""The ways out of a lost log end and of a lost chain, by command: health ends green."""
+"""The remedies of a lost log end and of a lost chain, by command: health ends green."""
 
 import shutil
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_a_lost_log_end_is_adopted_above_all_that_was_given(
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
         (broker.log_directory / name).unlink(missing_ok=True)
     broker.start()
-    until(lambda: any("log end lost" in each for each in reasons(broker)), "health is red")
+    until(lambda: any("log end lost" in each for each in reasons(broker)), "health is `red`")
     refused = broker.command("remote", "adopt", "orders", "0", "-c", str(broker.config_file))
     assert "locked by another process" in refused.stderr
     broker.kill()
@@ -84,7 +84,7 @@ def test_a_chain_that_no_index_tells_is_adopted_from_a_named_segment(
     path.unlink()
     last.rename(aside)
     broker.start()
-    until(lambda: any("chain lost" in each for each in reasons(broker)), "health is red")
+    until(lambda: any("chain lost" in each for each in reasons(broker)), "health is `red`")
     assert any("remote adopt" in each for each in reasons(broker))
     broker.kill()
     segment = named.name.removesuffix(".indexes").split("-", 1)[1]

@@ -12,7 +12,7 @@ from tests.support.brokers.tiered_topics import create
 
 
 @pytest.mark.parametrize("damage", ["missing", "damaged"])
-def test_a_lost_object_turns_health_red_by_its_name_until_it_is_back(
+def test_a_lost_object_turns_health_unhealthy_by_its_name_until_it_is_back(
     make_broker: MakeBroker, damage: str
 ) -> None:
     broker = make_broker(tiered=True).start()
@@ -76,6 +76,6 @@ def test_the_loss_of_the_first_log_directory_does_not_end_tiering_for_the_others
     assert len(read_all(broker, topic)) == 45
     assert not (kept / "remote-log-index-cache").exists()
     produce(broker, topic, [(None, bytes(100_000)) for _ in range(30)])
-    until(lambda: len(broker.remote_segments(topic)) >= 6, "copying goes on")
+    until(lambda: len(broker.remote_segments(topic)) >= 6, "copying continues")
     off = "the index cache on disk is off"
     until(lambda: any(off in each for each in reasons(broker)), "health says what is off")

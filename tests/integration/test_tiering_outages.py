@@ -72,7 +72,7 @@ def test_an_unavailable_store_is_told_once_and_caught_up_with(make_broker: MakeB
     agreed(broker)
 
 
-def test_a_restart_goes_on_at_the_stored_position_and_without_it_reads_all_again(
+def test_a_restart_continues_at_the_stored_position_and_without_it_reads_all_again(
     make_broker: MakeBroker,
 ) -> None:
     broker = quick(make_broker)
@@ -117,7 +117,7 @@ def test_the_tier_killed_at_random_while_it_deletes_leaves_nothing_behind(
         until(lambda n=left: object_count(broker) <= n, "it deletes")  # type: ignore[misc]
         broker.kill_tier()
         # Segments of 1 MB, and a part of one that is not remote; 2 MB may stay.
-        until(lambda t=topic, b=bases: end_offsets(broker, t)[0] == b[-2], "retention goes on")  # type: ignore[misc]
+        until(lambda t=topic, b=bases: end_offsets(broker, t)[0] == b[-2], "retention continues")  # type: ignore[misc]
         assert read_all(broker, topic) == as_read(values(1_200))[bases[3] :]
     until(lambda: not broker.remote_paths("round-[02]-*/*/*"), "deleted topics go")
     agreed(broker)
@@ -249,7 +249,7 @@ def test_a_broker_that_stood_still_does_not_kill_its_tier(make_broker: MakeBroke
         until(lambda: time.monotonic() - began_s > still_s, "it stood still for long")
     finally:
         os.kill(broker.pid, signal.SIGCONT)
-    until(lambda: is_green(broker), "it goes on")
+    until(lambda: is_green(broker), "it continues")
     assert broker.tier_pid() == tier
     assert "tier process is silent" not in broker.log_file.read_text()
 

@@ -1,6 +1,6 @@
-"""A partition put back from an older copy stays red over restarts, whatever was appended since.
+"""A partition put back from an older copy stays unhealthy over restarts and appends.
 
-The tier begins behind a gate of the test: while it is shut nothing is judged.
+The tier begins behind a gate of the test: while it is shut nothing is validated.
 """
 
 from pathlib import Path
@@ -52,33 +52,33 @@ def test_what_is_appended_to_an_older_copy_before_a_restart_does_not_hide_the_lo
     broker.kill()
     older = copy_of(broker, tmp_path / "older")
     broker.start()
-    until(lambda: reasons(broker) == [], "judged sound")
+    until(lambda: reasons(broker) == [], "validated sound")
     announced_and_not_copied(broker)
     put_back(broker, older)
     gate.close()
-    for _ in range(2):  # beyond all that was given; nobody judges
+    for _ in range(2):  # beyond all that was given; nobody validates
         broker.start()
-        append(broker, "anew", 20)
+        append(broker, "again", 20)
         broker.kill()
     before = objects(broker)
     gate.open()
     for _ in range(2):
         broker.start()
-        until(lambda: is_lost(broker), "health is red")
+        until(lambda: is_lost(broker), "health is `red`")
         assert objects(broker) == before
         broker.kill()
     shown = adopt(broker, "--yes")
     assert f"given twice:        offsets {end} to " in shown
     broker.start()
     until(lambda: reasons(broker) == [], "health is green")
-    append(broker, "goes on", 1)
+    append(broker, "continues", 1)
     found = read_all(broker, "orders")
     kinds = [value.split()[0].rstrip(b"\0") for _, _, value in found[end:]]
-    assert kinds == [*[b"anew"] * 40, b"goes"]
+    assert kinds == [*[b"again"] * 40, b"goes"]
     broker.kill()
     broker.start()
     until(lambda: reasons(broker) == [], "what was adopted stays so, nothing announced since")
-    append(broker, "goes on", 25)
+    append(broker, "continues", 25)
     until(lambda: len(broker.local_segments("orders")) == 1, "copied and expired here")
     assert read_all(broker, "orders")[: len(found)] == found
     broker.kill()
@@ -86,7 +86,7 @@ def test_what_is_appended_to_an_older_copy_before_a_restart_does_not_hide_the_lo
     until(lambda: reasons(broker) == [], "health is green")
 
 
-def test_lives_that_append_before_the_judgement_are_no_loss(make_broker: MakeBroker) -> None:
+def test_lives_that_append_before_the_validation_are_no_loss(make_broker: MakeBroker) -> None:
     broker = make_broker(tiered=True, settings=QUICK)
     gate = behind_gate(broker)
     broker.start()
@@ -100,12 +100,12 @@ def test_lives_that_append_before_the_judgement_are_no_loss(make_broker: MakeBro
         gate.close()
         for _ in range(life):
             broker.start()
-            append(broker, "not judged", 15)
+            append(broker, "not validated", 15)
             count += 15
             broker.kill()
         gate.open()
         broker.start()
-        append(broker, "perhaps judged", 5)
+        append(broker, "perhaps validated", 5)
         count += 5
         until(lambda: reasons(broker) == [], "health is green")
         assert end_offsets(broker, "orders") == (0, count)
@@ -132,12 +132,12 @@ def test_what_retention_left_in_the_store_is_read_above_an_older_copy_that_begin
     broker.kill()
     put_back(broker, older)
     broker.start()
-    until(lambda: is_lost(broker), "health is red")
+    until(lambda: is_lost(broker), "health is `red`")
     broker.kill()
     assert f"offsets below {remote_end} are read from the remote store" in adopt(broker, "--yes")
     broker.start()
-    until(lambda: end_offsets(broker, "orders") == (log_start, remote_end), "judged sound")
-    append(broker, "goes on", 1)
+    until(lambda: end_offsets(broker, "orders") == (log_start, remote_end), "validated sound")
+    append(broker, "continues", 1)
     found = [offset for offset, *_ in read_all(broker, "orders")]
     assert found == [*range(log_start, remote_end + 1)]
     assert reasons(broker) == []

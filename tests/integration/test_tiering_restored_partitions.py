@@ -43,7 +43,7 @@ def restore(broker: BrokerProcess, *options: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_a_lost_partition_goes_on_above_all_that_was_given(make_broker: MakeBroker) -> None:
+def test_a_lost_partition_continues_above_all_that_was_given(make_broker: MakeBroker) -> None:
     broker = make_broker(tiered=True)
     second = with_second_disk(broker)
     create(broker, "orders", **TIERED, retention_ms="-1")  # records are of a fixed time
@@ -56,7 +56,7 @@ def test_a_lost_partition_goes_on_above_all_that_was_given(make_broker: MakeBrok
     assert "has not found that all local copies are lost" in said
     lose_second_disk(broker)
     broker.start()
-    until(lambda: any("log end lost" in each for each in reasons(broker)), "health is red")
+    until(lambda: any("log end lost" in each for each in reasons(broker)), "health is `red`")
     (reason,) = reasons(broker)
     assert "`tidemark remote restore-partition` to begin at" in reason
     end = 60
@@ -74,7 +74,7 @@ def test_a_lost_partition_goes_on_above_all_that_was_given(make_broker: MakeBrok
     assert before <= objects(broker)
     produce(broker, "orders", [(None, bytes(100_000)) for _ in range(25)])
     copied = len(before)
-    until(lambda: len(objects(broker)) > copied, "copying goes on")
+    until(lambda: len(objects(broker)) > copied, "copying continues")
     for stop in (broker.terminate, broker.kill):
         stop()
         broker.start()

@@ -1,4 +1,4 @@
-"""A tier whose start fails comes back; a broker short of descriptors goes on; a stop is clean."""
+"""A tier whose start fails comes back; a broker short of descriptors continues; a stop is clean."""
 
 import json
 import resource

@@ -21,7 +21,7 @@ from runtime.disk import Disk
 from runtime.rng import SystemRng
 from tests.support.brokers.process import BrokerProcess, until
 from tests.support.brokers.raw_client import Closed, RawClient, produce_fields
-from tests.support.brokers.telling_manager import telling, told
+from tests.support.brokers.reporting_manager import telling, told
 from tests.support.brokers.tiered_partition import MakeBroker, fill, reasons
 
 pytestmark = pytest.mark.smoke
@@ -82,11 +82,11 @@ def answers(broker: BrokerProcess) -> list[object]:
 
 
 def stall(broker: BrokerProcess) -> None:
-    """Let the requests of the tier's clients time out, and the tier go on after it."""
+    """Let the requests of the tier's clients time out, and the tier continue after it."""
     os.kill(broker.pid, signal.SIGSTOP)
     until(lambda: "REQTMOUT" in broker.log_text(), "librdkafka writes of time-outs")
     os.kill(broker.pid, signal.SIGCONT)
-    until(lambda: reasons(broker) == [], "the tier goes on")
+    until(lambda: reasons(broker) == [], "the tier continues")
 
 
 def test_nothing_that_a_broker_shows_lets_a_stranger_write_the_tiers_metadata(

@@ -67,7 +67,7 @@ def test_keeping_what_is_remote_copies_no_more_and_stays_readable(broker: Broker
     assert len(broker.local_segments("keep")) > 2
     assert read_all(broker, "keep") == as_read(RECORDS + more)
     assert broker.remote_segments("keep") == before
-    # Total retention goes on, and takes from the remote end first.
+    # Total retention continues, and takes from the remote end first.
     alter(broker, TOPIC, "keep", retention_bytes=str(3 << 20))
     until(lambda: len(broker.remote_segments("keep")) < len(before), "the oldest ones are gone")
     first = until(lambda: end_offsets(broker, "keep")[0], "the log start has moved")

@@ -85,7 +85,7 @@ def test_a_damaged_batch_stops_its_metadata_partition_and_no_other_until_it_is_b
     path.write_bytes(before)
     broker.start()
     until(lambda: reasons(broker) == [], "health is green")
-    until(lambda: copied - objects_of(broker, damaged), "deletion goes on")
+    until(lambda: copied - objects_of(broker, damaged), "deletion continues")
     assert len(read_all(broker, damaged)) == 45 + 30 - 30
 
 
@@ -113,9 +113,9 @@ def test_without_a_copy_a_damaged_batch_is_given_up_by_command(make_broker: Make
     broker.start()
     hole = until(lambda: [each for each in reasons(broker) if "a hole" in each], "what is lost")
     assert objects_of(broker, "orders") == before
-    way_out = int(hole[0].rpartition("DeleteRecords to ")[2])
-    delete_records(broker, "orders", way_out)
+    remedy = int(hole[0].rpartition("DeleteRecords to ")[2])
+    delete_records(broker, "orders", remedy)
     until(lambda: reasons(broker) == [], "health is green")
     produce(broker, "orders", [(None, bytes(100_000)) for _ in range(30)])
-    until(lambda: objects_of(broker, "orders") - before, "copying goes on")
-    assert len(read_all(broker, "orders")) == count + 30 - way_out
+    until(lambda: objects_of(broker, "orders") - before, "copying continues")
+    assert len(read_all(broker, "orders")) == count + 30 - remedy

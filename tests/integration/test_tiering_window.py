@@ -1,6 +1,6 @@
-"""Between a broker's start and the tier's judgement of a partition: nobody is told to skip.
+"""Between a broker's start and the tier's validation of a partition: nobody is told to skip.
 
-The tier begins behind a gate of the test, so the judgement waits until it is opened.
+The tier begins behind a gate of the test, so the validation waits until it is opened.
 """
 
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ def at_the_end(broker: BrokerProcess) -> Iterator[Consumer]:
         consumer.close()
 
 
-def test_above_an_old_log_end_a_consumer_waits_for_the_judgement_and_skips_nothing(
+def test_above_an_old_log_end_a_consumer_waits_for_the_validation_and_skips_nothing(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
     broker = make_broker(tiered=True)
@@ -112,8 +112,8 @@ def test_above_an_old_log_end_a_consumer_waits_for_the_judgement_and_skips_nothi
             assert log_end(client, "orders") == older_end, "whoever begins there skips nothing"
             assert deleted(client, end) == ErrorCode.KAFKA_STORAGE_ERROR
             assert latest_tiered(client) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
-            assert not is_named(broker), "not judged yet"
-            assert notes(broker) == ["tier: judged 0 of 1 partitions"]
+            assert not is_named(broker), "not validated yet"
+            assert notes(broker) == ["tier: validated 0 of 1 partitions"]
             assert waits()
             produce(broker, "orders", [(None, b"produce does not wait")])
             assert waits()
@@ -128,20 +128,20 @@ def test_above_an_old_log_end_a_consumer_waits_for_the_judgement_and_skips_nothi
             )
             assert fetch(client, "orders", end).error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert epoch_end(client, 0) == ErrorCode.KAFKA_STORAGE_ERROR
-        assert notes(broker) == [], "judged: a loss"
+        assert notes(broker) == [], "validated: a loss"
         assert waits()
 
         broker.kill()
         put_back(broker, newest)
         broker.start()
         produce(broker, "orders", [(None, b"after the right directory came back")])
-        message = until(lambda: consumer.poll(1), "the consumer goes on")
+        message = until(lambda: consumer.poll(1), "the consumer continues")
         assert (message.error(), message.offset()) == (None, end)
         assert message.value() == b"after the right directory came back"
     until(lambda: reasons(broker) == [], "health is green")
     with RawClient(broker) as client:
         above = fetch(client, "orders", end + 100).error_code
-        assert above == ErrorCode.OFFSET_OUT_OF_RANGE, "judged as sound"
+        assert above == ErrorCode.OFFSET_OUT_OF_RANGE, "validated as sound"
         code, offset = latest_tiered(client)
         assert code == ErrorCode.NONE
         assert offset > 0
@@ -153,7 +153,7 @@ def test_above_an_old_log_end_a_consumer_waits_for_the_judgement_and_skips_nothi
         assert epoch_end(client, 0) == ErrorCode.NONE
 
 
-def test_parked_reads_of_remote_records_go_on_when_their_segments_are_known(
+def test_parked_reads_of_remote_records_continue_when_their_segments_are_known(
     make_broker: MakeBroker,
 ) -> None:
     """None of them looks again by itself: unless called, they wait out the time they may."""

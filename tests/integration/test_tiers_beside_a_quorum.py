@@ -175,7 +175,7 @@ async def test_nothing_is_removed_while_no_controller_confirms_the_image(tmp_pat
         for one in controllers:
             one.kill()
         refused = "the image of the metadata is not known to be new enough"
-        await until(lambda: refused in broker.log_text(), "it is judged again", deadline_s=120)
+        await until(lambda: refused in broker.log_text(), "it is validated again", deadline_s=120)
         assert "DELETE_PARTITION_STARTED of orders" not in broker.log_text()
         assert objects(broker) == before
         await asyncio.gather(*(one.start() for one in controllers))

@@ -43,7 +43,7 @@ async def test_a_stopped_broker_is_unregistered_and_registers_anew(tmp_path: Pat
         assert [line.split()[0] for line in endpoints.splitlines()] == ["ID", "11"]
 
         await other.start()
-        await until_true(lambda: brokers(here) == {11, 12}, "it has registered anew")
+        await until_true(lambda: brokers(here) == {11, 12}, "it has registered again")
         led = await create(here, "again", 2)
         assert set(led.values()) == {11, 12}
         made = await asyncio.to_thread(produce, other.address, "again", [0, 1], iter(range(9)))

@@ -1,4 +1,4 @@
-"""What is explored of a model, and its rules left out one at a time."""
+"""What is explored of a model, and its rules excluded one at a time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A rule left out.
+    """A rule excluded.
 
     Attributes:
         name: what happens then.

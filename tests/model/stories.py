@@ -1,4 +1,4 @@
-"""A story is a run of named steps: the same steps under all rules, and with one left out."""
+"""A story is a run of named steps: the same steps under all rules, and with one excluded."""
 
 from collections.abc import Callable
 

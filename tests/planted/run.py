@@ -82,7 +82,7 @@ def copy_tree(root: Path, target: Path) -> None:
 
 
 def compile_tree(tree: Path) -> None:
-    """Compile a tree's modules once; what a bug changes is told by its hash, and compiled anew."""
+    """Compile a tree's modules once; what a bug changes is told by its hash, and compiled again."""
     command = ["-m", "compileall", "-q", "--invalidation-mode", "checked-hash", str(tree)]
     subprocess.run([sys.executable, *command], stdout=subprocess.DEVNULL, check=False)
 
@@ -131,7 +131,7 @@ def run_tests(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def judge(tree: Path, planted: Planted) -> Verdict:
+def validate(tree: Path, planted: Planted) -> Verdict:
     """Plant one bug in a tree, run its tests, and take it out again."""
     began = time.monotonic()
 
@@ -151,8 +151,8 @@ def judge(tree: Path, planted: Planted) -> Verdict:
     return verdict(True, f"caught by {first[1] if first else 'an error'}")
 
 
-def judge_all(trees: Sequence[Path], bugs: Sequence[Planted]) -> list[Verdict]:
-    """Judge bugs, as many at a time as there are trees."""
+def validate_all(trees: Sequence[Path], bugs: Sequence[Planted]) -> list[Verdict]:
+    """Validate bugs, as many at a time as there are trees."""
     free: SimpleQueue[Path] = SimpleQueue()
     for tree in trees:
         free.put(tree)
@@ -160,7 +160,7 @@ def judge_all(trees: Sequence[Path], bugs: Sequence[Planted]) -> list[Verdict]:
     def in_a_tree(planted: Planted) -> Verdict:
         tree = free.get()
         try:
-            return judge(tree, planted)
+            return validate(tree, planted)
         finally:
             free.put(tree)
 
@@ -211,11 +211,11 @@ def plant(root: Path, bugs: Sequence[Planted], ends_s: float | None) -> bool:
                 return False
             passed.update(tests)
             print(f"without a planted bug {len(tests)} tests and files pass", flush=True)
-            verdicts += judge_all(trees, batch)
+            verdicts += validate_all(trees, batch)
         again = [one.planted for one in verdicts if one.text == SURVIVED]
         if again:
             print(f"once more, since they survived: {len(again)}", flush=True)
-            survivors = {one.planted: one for one in judge_all(trees, again)}
+            survivors = {one.planted: one for one in validate_all(trees, again)}
             verdicts = [survivors.get(one.planted, one) for one in verdicts]
     missed = [verdict for verdict in verdicts if not verdict.good]
     print(f"{len(verdicts) - len(missed)} of {len(verdicts)} planted bugs are caught", flush=True)

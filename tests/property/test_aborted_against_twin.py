@@ -80,7 +80,7 @@ class Twin:
                 each.marker = None
 
     def again(self) -> None:
-        # Recovery finds no beginning below the log start: those are left out of unclean stops.
+        # Recovery finds no beginning below the log start: those are excluded of unclean stops.
         is_clean = self.log.log_start_offset > 0 or self.rng.random() < 0.5
         start, end = self.log.log_start_offset, self.log.log_end_offset
         self.log.close(clean=is_clean)

@@ -80,7 +80,7 @@ def cleaned(
 
     Args:
         batches: all of the log.
-        ends: of what can be cleaned; of the segments that are written anew, which are fewer where
+        ends: of what can be cleaned; of the segments that are written again, which are fewer where
             the map is full; of the offsets whose keys are known. Each exclusive.
         now_ms: wall clock.
         last: newest offset, and epoch, of each producer.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.damage.bits import COMMON, RARE, Lane, make_bases, start
-from tests.support.damage.bits_check import judge
+from tests.support.damage.bits_check import validate
 from tests.support.damage.places import drawn, quick_directory
 from tests.support.rounds import IS_PROVING
 
@@ -36,7 +36,7 @@ def test_what_was_acknowledged_is_served_or_offline(
     work, wrong, count = root / "work", [], 0
     for case in drawn(base.files, share=SHARE):
         found = start(work, base, {case.file: case.data})
-        wrong += [f"{case}: {complaint}" for complaint in judge(base, case, found)]
+        wrong += [f"{case}: {complaint}" for complaint in validate(base, case, found)]
         count += 1
     print(f"{count} starts")
     assert not wrong, f"{len(wrong)} defects:\n" + "\n".join(wrong[:40])

@@ -59,7 +59,7 @@ def wounded(draw: st.DrawFn, samples: list[bytes]) -> bytes:
     return bytes(data)
 
 
-def judged(decoder: Decoder, data: bytes) -> None:
+def validated(decoder: Decoder, data: bytes) -> None:
     """Decode; what is declared may come, and nothing may cost more than the bytes can explain."""
     complaint = too_much(decoder, data, COMPILING_LINES)
     if complaint:
@@ -91,11 +91,11 @@ def test_only_declared_errors_come_out_of_a_decoder(name: str) -> None:
     @settings(max_examples=EXAMPLES)
     @given(st.binary(max_size=300) | wounded(samples))
     def decode(data: bytes) -> None:
-        judged(decoder, data)
+        validated(decoder, data)
 
     decode()
     for sample in samples:
-        judged(decoder, sample)
+        validated(decoder, sample)
 
 
 CORPUS = sorted((ROOT / "tests/fuzz/decoders").glob("*.bin"))
@@ -141,8 +141,8 @@ def test_only_malformed_comes_out_of_a_message(name: str, seed: int, data: st.Da
     if rng.random() < 0.5:
         body = data.draw(wounded([body]))
     decoder = Decoder(lambda raw: schema.decode(raw, version), (MalformedMessageError,))
-    judged(decoder, body)
-    judged(decoder, rng.randbytes(rng.randrange(60)))
+    validated(decoder, body)
+    validated(decoder, rng.randbytes(rng.randrange(60)))
 
 
 def test_a_message_of_the_grammar_is_decoded_whole() -> None:

@@ -1,7 +1,7 @@
 """What groups take in memory is counted as a naive look at all of it counts, and stays bounded.
 
 Clients join, assign, commit, also in transactions, leave, fall silent, and groups are deleted,
-under a bound that changes. Whatever is refused, consumers that go on as before are not.
+under a bound that changes. Whatever is refused, consumers that continue as before are not.
 """
 
 from typing import Any
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from broker.coordinator.group.classic_group import ClassicGroup
+from broker.coordinator.group.decision_builder import GroupLimits
 from broker.coordinator.group.lifecycle import GroupStatus
 from broker.coordinator.group.offsets import ByTopic, size_of, unpack
-from broker.coordinator.group.turn import GroupLimits
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
@@ -39,7 +39,7 @@ class GroupMemory(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World(GroupLimits(initial_rebalance_delay_ms=0))
-        self.world.room.most = self.high = max(BOUNDS)
+        self.world.budget.most = self.high = max(BOUNDS)
         self.written = 10**6
 
     @property
@@ -54,7 +54,7 @@ class GroupMemory(RuleBasedStateMachine):
 
     @rule(bound=st.sampled_from(BOUNDS))
     def the_bound_is_another(self, bound: int) -> None:
-        self.world.room.most = bound
+        self.world.budget.most = bound
 
     @rule(group=names, size=sizes, version=st.sampled_from([3, 9]))
     def join(self, group: str, size: int, version: int) -> None:

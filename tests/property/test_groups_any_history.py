@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import Ticket, TimerKey, TimerKind
+from broker.coordinator.group.decision_builder import GroupLimits
 from broker.coordinator.group.lifecycle import GroupStatus
 from broker.coordinator.group.offsets import size_of
 from broker.coordinator.group.records import key_group, read_offset_value
-from broker.coordinator.group.turn import GroupLimits
 from kafka_protocol.errors import ErrorCode
 from tests.support.coordinator.world import World
 from tests.support.rounds import IS_PROVING

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.coordinator.group.decision import Caller, Ticket
-from broker.coordinator.group.turn import GroupLimits
+from broker.coordinator.group.decision_builder import GroupLimits
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
 from tests.support.coordinator.world import World

@@ -1,7 +1,7 @@
 """A log over many lives, perhaps put back from a copy: red exactly where an offset was given twice.
 
 A naive twin keeps what each offset held when it was given. Lives are killed with or without a
-judgement; nothing is named in the remote metadata by an owner that was not judged sound.
+validation; nothing is named in the remote metadata by an owner that was not validated sound.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlm.link.messages import Loss
-from rlm.maintenance.settling import Red, Settled, settle
+from rlm.maintenance.log_validation import Unhealthy, Validated, validate_log
 from rlmm.api import PartitionHistory, SegmentHistory
 from rlmm.lifecycle import OffsetsByEpoch, raised
 from rsm_plugins.segment import SegmentState
@@ -58,30 +58,30 @@ class World:
             self.files.values.append((self.next_value, self.epoch))
             self.next_value += 1
 
-    def judge(self) -> None:
+    def validate(self) -> None:
         mine = log(
             end=len(self.files.values),
             chain=tuple(self.files.chain),
             leader_epoch=self.epoch,
-            unjudged_end=-1 if self.is_sound else self.opened_at,
+            unvalidated_end=-1 if self.is_sound else self.opened_at,
         )
         history = PartitionHistory(
             dict(self.log_starts), dict(self.given_ends), -1, self.epoch, tuple(self.segments)
         )
-        verdict = settle(mine, history)
+        verdict = validate_log(mine, history)
         here = [value for value, _ in self.files.values]
         is_lost = any(
             offset >= len(here) or here[offset] != value for offset, value in self.given.items()
         )
         if is_lost:
-            assert isinstance(verdict, Red), verdict
+            assert isinstance(verdict, Unhealthy), verdict
             assert verdict.loss is Loss.LOG_END
         else:
-            assert isinstance(verdict, Settled), verdict
+            assert isinstance(verdict, Validated), verdict
         self.is_sound = not is_lost
 
     def name(self, size: int, *, by_log_start: bool) -> None:
-        """An owner that was judged sound announces a segment, or carries a log start."""
+        """An owner that was validated sound announces a segment, or carries a log start."""
         if not self.is_sound or not self.files.values:
             return
         end = len(self.files.values)
@@ -106,14 +106,14 @@ class World:
         self.start()
 
 
-STEPS = ("start", "append", "judge", "name", "carry", "copy", "put back")
+STEPS = ("start", "append", "validate", "name", "carry", "copy", "put back")
 
 
 @given(
     st.booleans(),
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(1, 9)), max_size=60),
 )
-def test_red_where_an_offset_was_given_twice_and_nowhere_else(
+def test_unhealthy_where_an_offset_was_given_twice_and_nowhere_else(
     keeps_segments: bool, steps: list[tuple[str, int]]
 ) -> None:
     world = World(keeps_segments)
@@ -124,8 +124,8 @@ def test_red_where_an_offset_was_given_twice_and_nowhere_else(
                 world.start()
             case "append":
                 world.append(count)
-            case "judge":
-                world.judge()
+            case "validate":
+                world.validate()
             case "name":
                 world.name(count, by_log_start=False)
             case "carry":
@@ -135,4 +135,4 @@ def test_red_where_an_offset_was_given_twice_and_nowhere_else(
             case _:
                 world.put_back()
     world.start()
-    world.judge()
+    world.validate()

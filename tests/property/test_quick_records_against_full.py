@@ -81,7 +81,7 @@ def test_what_was_seen_before_is_read_as_in_full(
 
 
 @given(added() | UPDATED, st.data())
-def test_a_changed_byte_or_cut_is_judged_as_in_full(
+def test_a_changed_byte_or_cut_is_validated_as_in_full(
     event: SegmentAdded | SegmentUpdated, data: st.DataObject
 ) -> None:
     value = bytearray(records.encode(event))

@@ -163,7 +163,7 @@ def test_every_length_opens_cut_to_whole_batches(tmp_path):
 
 
 @pytest.mark.parametrize("known", ["recovery point", "clean", "unknown", "unknown, watermark"])
-def test_every_length_is_judged_by_what_was_flushed(known, tmp_path):
+def test_every_length_is_validated_by_what_was_flushed(known, tmp_path):
     whole = _write(tmp_path / "whole")
     ends = {0: 0} | {at + h.size_bytes: h.next_offset for at, h in iter_batches(whole)}
     flushed = 9

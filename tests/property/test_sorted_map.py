@@ -64,7 +64,7 @@ def test_one_change_leaves_all_other_chunks_the_same_objects() -> None:
     assert 50_000 in changed[0]
 
 
-def test_what_was_made_before_stays_as_it_was_while_its_editor_goes_on() -> None:
+def test_what_was_made_before_stays_as_it_was_while_its_editor_continues() -> None:
     editor = SortedMap.of({1: "a"}).edit()
     editor[2] = "b"
     first = editor.map()

@@ -15,7 +15,7 @@ import pytest
 from broker.network.limits import NetworkLimits
 from broker.network.registry import (
     CloseConnection,
-    InTurn,
+    OrderedAnswer,
     RawHandler,
     RequestContext,
     own_body,
@@ -70,10 +70,10 @@ class Whatever(RawHandler):
             return self._parked()
         serve = partial(self._serve, own_body(frame, offset))
         if self.is_calm:
-            return InTurn(serve, 10)
+            return OrderedAnswer(serve, 10)
         most = rng.choice([1, 500, 2_500, 9_000])
         count = rng.choice([None, self._fails, lambda: most // 3, lambda: most])
-        return InTurn(serve, most, count, goes_on=rng.random() < 0.3)
+        return OrderedAnswer(serve, most, count, continues=rng.random() < 0.3)
 
     async def _parked(self) -> list[object]:
         await self._gate()
@@ -81,13 +81,13 @@ class Whatever(RawHandler):
             raise CloseConnection("as the rng decides")
         return [b"parked"]
 
-    async def _serve(self, body: memoryview, in_turn: InTurn) -> list[object]:
+    async def _serve(self, body: memoryview, in_turn: OrderedAnswer) -> list[object]:
         rng = self.rng
         for _ in range(0 if self.is_calm else rng.randrange(3)):
             if rng.random() < 0.3:
                 in_turn.let_go()
             if rng.random() < 0.2:
-                in_turn.goes_on = True
+                in_turn.continues = True
             await (self._gate() if rng.random() < 0.7 else asyncio.sleep(0))
         if not self.is_calm and rng.random() < 0.2:
             raise rng.choice(ERRORS)()
@@ -144,12 +144,12 @@ def _left(harness: Harness) -> dict[str, object]:
     server = harness.server
     decoded, frames = server.wide.memory, server.memory
     counted = {
-        "decoded": (decoded.used_bytes, decoded._held, decoded._lines),
-        "frames": (frames.used_bytes, frames._held, frames._lines),
+        "decoded": (decoded.used_bytes, decoded._held, decoded._queues),
+        "frames": (frames.used_bytes, frames._held, frames._queues),
         "connections": (len(server._connections), dict(server._per_ip)),
         "unsent": (server.unsent.bytes,),
         "tasks": (len(server.dispatcher._tasks),),
-        "turns": (len(server.turns._waiting),),
+        "slices": (len(server.slices._waiting),),
     }
     return {name: values for name, values in counted.items() if any(values)}
 

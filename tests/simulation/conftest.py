@@ -1,4 +1,4 @@
-"""Two brokers on one metadata topic; whether stories are written anew."""
+"""Two brokers on one metadata topic; whether stories are written again."""
 
 import pytest
 

@@ -94,13 +94,13 @@ def test_killed_again_and_again_with_a_store_that_comes_and_goes_it_stays_its_ow
             dies(machine, Death(at, is_done))
         back = Life(machine).live(AT_REST_S, down=True)
         back.storage.down = False
-        back.go_on(120)
+        back.proceed(120)
         assert back.reasons == []
         machine.check_at_rest()
 
 
 @pytest.mark.parametrize("skew_ms", SKEWS)
-def test_a_copy_that_is_killed_at_any_step_is_red_once_the_original_has_started(
+def test_a_copy_that_is_killed_at_any_step_is_unhealthy_once_the_original_has_started(
     tmp_path: Path, skew_ms: int
 ) -> None:
     for death, machine, copy in older_copies(tmp_path, skew_ms):
@@ -112,8 +112,8 @@ def test_a_copy_that_is_killed_at_any_step_is_red_once_the_original_has_started(
         before = objects_of(machine)
         other = Life(copy).live(AT_REST_S)
         assert is_older_copy(other) == (not wrote), f"{death}: both write, or neither does"
-        original.go_on(INTERVAL_S)
-        other.go_on(INTERVAL_S)
+        original.proceed(INTERVAL_S)
+        other.proceed(INTERVAL_S)
         assert is_older_copy(original) == wrote
         assert is_older_copy(other) == (not wrote)
         if not wrote:
@@ -121,7 +121,7 @@ def test_a_copy_that_is_killed_at_any_step_is_red_once_the_original_has_started(
 
 
 @pytest.mark.parametrize("skew_ms", SKEWS)
-def test_of_two_copies_the_second_to_start_is_red_wherever_the_first_was_killed(
+def test_of_two_copies_the_second_to_start_is_unhealthy_wherever_the_first_was_killed(
     tmp_path: Path, skew_ms: int
 ) -> None:
     for death, machine, one in older_copies(tmp_path, skew_ms):
@@ -135,11 +135,11 @@ def test_of_two_copies_the_second_to_start_is_red_wherever_the_first_was_killed(
 
 
 @pytest.mark.parametrize("skew_ms", SKEWS)
-def test_a_copy_of_a_stopped_machine_whose_store_was_away_in_between_is_red(
+def test_a_copy_of_a_stopped_machine_whose_store_was_away_in_between_is_unhealthy(
     tmp_path: Path, skew_ms: int
 ) -> None:
     for death, machine, copy in older_copies(tmp_path, skew_ms):
-        away = Life(copy).live(AT_REST_S, down=True)  # takes incarnations, judges nothing
+        away = Life(copy).live(AT_REST_S, down=True)  # takes incarnations, validates nothing
         away.buried(lands=True)
         original = Life(machine).live(AT_REST_S)
         assert original.reasons == []

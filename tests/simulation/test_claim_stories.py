@@ -19,14 +19,14 @@ class StartsBeside(Life):
         self.steps.before["write claim"] = lambda: self.other.live(1)
 
 
-def test_k8_of_two_that_start_at_once_one_is_red_at_the_next_claim(tmp_path: Path) -> None:
+def test_k8_of_two_that_start_at_once_one_is_unhealthy_at_the_next_claim(tmp_path: Path) -> None:
     machine = stopped(tmp_path)
     copy = machine.copied_to(tmp_path / "copy")
     other = Life(copy)
     one = StartsBeside(machine, other).live(1)
     assert one.reasons == other.reasons == [], "nobody can know yet"
-    other.go_on(INTERVAL_S)
-    one.go_on(INTERVAL_S)
+    other.proceed(INTERVAL_S)
+    one.proceed(INTERVAL_S)
     assert bool(one.reasons) != bool(other.reasons)
 
 

@@ -84,7 +84,7 @@ def test_a_crash_at_every_operation_of_a_batch_breaks_no_promise(way: str) -> No
                 is_whole = not lives.disk.has_failed
                 if at % 2:
                     lives.live(_batch)
-                lives.disk.mend()
+                lives.disk.repair()
             lives.live(_nothing, stops=True)
             shutil.rmtree(lives.root)
             if is_whole:
@@ -106,13 +106,13 @@ def test_whatever_crashes_and_fails_no_promise_is_broken(seed: int) -> None:
                     lives.paths[way], after=at // 2, stays=lives.below(2) == 0
                 )
             elif way == 2:
-                lives.disk.mend()
+                lives.disk.repair()
             lives.live(
                 ask_for_anything,
                 operations=at if way % 2 else None,
                 kills=way > 4,
                 stops=lives.below(3) == 0,
             )
-        lives.disk.mend()
+        lives.disk.repair()
         assert lives.live(_nothing, stops=True)
         assert lives.live(_nothing)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replica.errors import NotJudgedSound
+from broker.replica.errors import NotValidated
 from tests.support.tiered_world.broker import COPY_MAX_MS
 from tests.support.tiered_world.world import TieredWorld, tiered
 
@@ -235,7 +235,7 @@ async def test_scenario_3_of_a_replica_that_counts_as_in_sync(tmp_path: Path) ->
                 "t-0: log end lost: offsets below 2 were given before, the log here ends at 1"
             )
         )
-        with pytest.raises(NotJudgedSound):
+        with pytest.raises(NotValidated):
             await messages(world, "B", (1, "3"))
         assert await world.fetch("B", 1, 0) == "KAFKA_STORAGE_ERROR"
         # A comes back with all of it, and leads.

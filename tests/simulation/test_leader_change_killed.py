@@ -114,7 +114,7 @@ def prepared(root: Path, prepare: Prepare) -> Machine:
     return machine
 
 
-def goes_on(
+def continues(
     machine: Machine, life: Life, *, broker_died: bool, lands: bool, topic_lost: bool = False
 ) -> None:
     """What is left is whole, is taken over, and comes to rest."""
@@ -148,7 +148,7 @@ def test_killed_at_any_step_of_a_leader_change_nothing_is_lost_or_taken_twice(
         with pytest.raises(DiedError):
             life.live()
         print(f"step {at} {life.steps.names[-1]}")
-        goes_on(machine, life, broker_died=at % 2 == is_done, lands=at % 4 < 2)
+        continues(machine, life, broker_died=at % 2 == is_done, lands=at % 4 < 2)
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
@@ -170,7 +170,7 @@ def test_killed_at_any_step_under_the_next_leader_epoch_nothing_is_lost(
         life = elected_again(tmp_path / f"{at}", Death(at, is_done))
         with pytest.raises(DiedError):
             life.is_elected()
-        goes_on(life.machine, life, broker_died=at % 2 == 0, lands=at % 3 == 0)
+        continues(life.machine, life, broker_died=at % 2 == 0, lands=at % 3 == 0)
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
@@ -186,10 +186,10 @@ def test_killed_at_any_step_while_it_reads_the_topic_again_nothing_is_lost(
 
     whole = cut_back(tmp_path / "whole", Death())
     first = len(whole.steps.names) + 1
-    whole.go_on(10)
+    whole.proceed(10)
     assert "put objects" in whole.steps.names[first:], "the lost FINISHED is made up for"
     for at in range(first, len(whole.steps.names) + 1):
         life = cut_back(tmp_path / f"{at}", Death(at, is_done))
         with pytest.raises(DiedError):
-            life.go_on(10)
-        goes_on(life.machine, life, broker_died=at % 2 == 0, lands=at % 3 == 0, topic_lost=True)
+            life.proceed(10)
+        continues(life.machine, life, broker_died=at % 2 == 0, lands=at % 3 == 0, topic_lost=True)

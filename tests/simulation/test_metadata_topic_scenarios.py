@@ -185,7 +185,7 @@ def test_nobody_is_ready_before_it_has_caught_up(a: Node, b: Node) -> None:
     assert b.manager.segment_for(PARTITION, 3, 0) is not None
 
 
-def test_a_restart_goes_on_where_it_was(a: Node) -> None:
+def test_a_restart_continues_where_it_was(a: Node) -> None:
     a.own(A1)
     copied(a, A1)
     a.kill()

@@ -31,14 +31,14 @@ def test_a_follower_is_ready_at_the_end_that_was_there_when_it_began(a: Node, b:
     following = b.manager.follow(other)
     b.turn()
     assert following.exception(0) is None
-    b.port.deaf = True  # the end was reached once; the topic goes on
+    b.port.deaf = True  # the end was reached once; the topic continues
     copied(a, A1)
     followed = b.manager.follow(PARTITION)
     again = b.manager.catch_up(other)
     b.turn()
     assert not followed.done()
     assert not again.done()
-    assert b.manager.is_ready(other), "it goes on with what it knew"
+    assert b.manager.is_ready(other), "it continues with what it knew"
     assert not b.manager.is_ready(PARTITION)
     b.port.deaf = False
     b.turn()
@@ -109,7 +109,7 @@ def test_catching_up_ends_with_the_role(a: Node, b: Node, topic: MemoryTopic) ->
     assert isinstance(lost.exception(0), MetadataWriteTimeoutError)
 
 
-def test_a_remover_that_begins_to_lead_does_not_judge_by_what_was_once_read(
+def test_a_remover_that_begins_to_lead_does_not_validate_by_what_was_once_read(
     a: Node, b: Node
 ) -> None:
     a.own(A1)
@@ -129,7 +129,7 @@ def test_a_remover_that_begins_to_lead_does_not_judge_by_what_was_once_read(
     assert b.manager.led_partitions() == []
 
 
-def test_a_remover_judges_nothing_after_lost_records_before_it_has_read_again(
+def test_a_remover_validates_nothing_after_lost_records_before_it_has_read_again(
     a: Node, topic: MemoryTopic
 ) -> None:
     a.manager.lead([0])
@@ -145,7 +145,7 @@ def test_a_remover_judges_nothing_after_lost_records_before_it_has_read_again(
     assert a.manager.led_partitions() != []
 
 
-def test_a_remover_judges_after_lost_records_only_at_an_end_that_the_log_had_since(
+def test_a_remover_validates_after_lost_records_only_at_an_end_that_the_log_had_since(
     a: Node, b: Node, topic: MemoryTopic, clock: ManualClock
 ) -> None:
     a.manager.lead([0])
@@ -197,7 +197,7 @@ def test_h2_the_log_start_of_a_lineage_that_was_given_up_is_not_the_next_owners(
     assert [stamp.log_start for stamp in stamps if stamp.fence >= B2] == [-1] * 6
 
 
-def test_h10_after_lost_records_no_owner_goes_on_under_the_same_pair(
+def test_h10_after_lost_records_no_owner_continues_under_the_same_pair(
     a: Node, topic: MemoryTopic
 ) -> None:
     a.own(A1)
@@ -240,7 +240,7 @@ def test_h10_an_owner_that_had_only_begun_again_does_not_either(
     assert a.own(A2).exception(0) is None
 
 
-def test_a_new_owner_that_has_written_nothing_goes_on_after_lost_records(
+def test_a_new_owner_that_has_written_nothing_continues_after_lost_records(
     a: Node, topic: MemoryTopic
 ) -> None:
     a.own(A1)
@@ -251,7 +251,7 @@ def test_a_new_owner_that_has_written_nothing_goes_on_after_lost_records(
     assert a.lost == [PARTITION], "others may have been told what is true no more"
 
 
-def test_catching_up_goes_on_where_a_follower_reads_anew(
+def test_catching_up_continues_where_a_follower_reads_anew(
     a: Node, b: Node, topic: MemoryTopic
 ) -> None:
     """Those who wait are told: nobody asks a second time before that."""

@@ -1,4 +1,4 @@
-"""A metadata partition with a damaged record: nobody judges by a part of it, others go on."""
+"""A metadata partition with a damaged record: nobody validates by a part of it, others continue."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def damage(topic: MemoryTopic, partition: TopicIdPartition) -> None:
     topic.land(number, b"nobody reads this")
 
 
-def test_a_metadata_partition_that_cannot_be_read_on_is_named_and_others_go_on(
+def test_a_metadata_partition_that_cannot_be_read_on_is_named_and_others_continue(
     topic: MemoryTopic, node: Node
 ) -> None:
     bad, *good = one_in_each()

@@ -79,7 +79,7 @@ def test_the_topic_that_is_found_is_the_one_that_is_there() -> None:
 def test_many_calls_without_an_answer_need_no_search_where_the_order_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(history, "LOOKS_MAX", 400_000)
+    monkeypatch.setattr(history, "POLLS_MAX", 400_000)
     ids = [bytes([number]) * 16 for number in range(10, 50)]
     calls = [call_of(n, Kind.CREATE, Said.UNKNOWN, one, n, None) for n, one in enumerate(ids)]
     calls += [call_of(n, Kind.DELETE, Said.UNKNOWN, None, n, None) for n in range(100, 150)]

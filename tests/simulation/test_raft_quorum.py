@@ -33,7 +33,7 @@ def hold(seed: int, events: int) -> Outcome:
 
 @pytest.mark.parametrize("seed", sorted(recorded_seeds()))
 def test_every_rule_holds_after_every_event(seed: int) -> None:
-    """In the seeds that find a planted bug; `make simulate-bugs` tells how to record them anew."""
+    """In the seeds that find a planted bug; `make simulate-bugs` tells how to record them again."""
     hold(seed, EVENTS)
 
 

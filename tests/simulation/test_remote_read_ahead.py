@@ -241,7 +241,7 @@ class Reader:
             read_committed=False,
             wait_ms=500,
             holder=f"reader {id(self)}",
-            window_bytes=4_000,
+            read_ahead_bytes=4_000,
         )
         self.world.broker.ask(question).add_done_callback(
             lambda done: self._answered(done.result())

@@ -29,10 +29,10 @@ def test_undisturbed_tiers_copy_and_every_replica_expires_locally() -> None:
         world.run_for(10_000)
         world.calm_down()
         world.end()
-    judge = world.tier_judge
-    assert judge.copied > 10
-    assert judge.deleted == 0
-    tiered = [told for told in world.judge.partitions.values() if told.is_tiered]
+    validate = world.tier_validator
+    assert validate.copied > 10
+    assert validate.deleted == 0
+    tiered = [told for told in world.validator.partitions.values() if told.is_tiered]
     assert len(tiered) == 2
     for told in tiered:
         assert min(copy.start for copy in told.copies.values()) > 0
@@ -45,7 +45,7 @@ def test_an_undisturbed_move_copies_the_local_tail_alone() -> None:
         world = ReplicationWorld(plan)
         world.start()
         world.run_for(10_000)
-        (told,) = world.judge.partitions.values()
+        (told,) = world.validator.partitions.values()
         (other,) = {*plan.observers} - {*told.image.replicas}
         first, *kept = told.image.replicas
         wanted = (*kept, other)

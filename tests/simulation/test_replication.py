@@ -29,7 +29,7 @@ def hold(seed: int, events: int) -> None:
 
 @pytest.mark.parametrize("seed", sorted(recorded_seeds("replication")))
 def test_every_rule_holds_after_every_event(seed: int) -> None:
-    """In the seeds that find a planted bug; `make simulate-bugs` tells how to record them anew."""
+    """In the seeds that find a planted bug; `make simulate-bugs` tells how to record them again."""
     hold(seed, events_of(seed))
 
 
@@ -54,13 +54,13 @@ def test_undisturbed_replicas_stay_in_sync_and_answer_each_batch() -> None:
         world.run_for(10_000)
         world.calm_down()
         world.end()
-    answers, judge = world.workload.data.line.answers, world.judge
+    answers, validate = world.workload.data.line.answers, world.validator
     assert answers.keys() == {
         *("produce NONE", "fetch NONE", "delete NONE"),
         *("find NONE", "commit NONE", "resume NONE"),
     }
-    assert judge.told >= answers["produce NONE"] + answers["commit NONE"] > 100
+    assert validate.told >= answers["produce NONE"] + answers["commit NONE"] > 100
     assert min(answers["commit NONE"], answers["resume NONE"]) > 20
-    assert judge.elections == judge.weak == world.lives.fences == 0
-    assert all(len(told.image.isr) == 3 for told in judge.partitions.values())
+    assert validate.elections == validate.weak == world.lives.fences == 0
+    assert all(len(told.image.isr) == 3 for told in validate.partitions.values())
     assert sum(one.read for one in world.workload.data.consumers) > 50

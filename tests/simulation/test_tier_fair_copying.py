@@ -9,7 +9,7 @@ import pytest
 
 from rlm.config import NO_LIMIT
 from rlm.maintenance.assigned_partition import COPY
-from rlm.maintenance.copy_policy import TURN_SEGMENTS_MAX
+from rlm.maintenance.copy_policy import PASS_SEGMENTS_MAX
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from tests.support.tier.busy import INTERVAL_MS, BusyTier, partition
 
@@ -34,7 +34,7 @@ def make() -> Iterator[Make]:
 
 def round_ms(tier: BusyTier, copiers: int, call_ms: int) -> int:
     """One turn of each partition."""
-    return len(tier.logs) * TURN_SEGMENTS_MAX * call_ms // copiers + call_ms
+    return len(tier.logs) * PASS_SEGMENTS_MAX * call_ms // copiers + call_ms
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -92,7 +92,7 @@ def probes_at_most(outage_ms: int) -> int:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_outage_costs_an_id_a_probe_and_then_all_go_on(make: Make, seed: int) -> None:
+def test_an_outage_costs_an_id_a_probe_and_then_all_continue(make: Make, seed: int) -> None:
     rng = Random(seed)
     count, copiers, call_ms = rng.randrange(8, 20), rng.randrange(1, 5), rng.randrange(400, 900)
     tier = make(count, copiers=copiers, call_ms=call_ms, seed=seed)
@@ -111,8 +111,12 @@ def test_an_outage_costs_an_id_a_probe_and_then_all_go_on(make: Make, seed: int)
         assert tier.dangling().total() - dangling_before <= copiers + probes, seed
         # Deletions are probed apart, with the same pauses.
         assert tier.store.tried.total() - tried_before <= 2 * (copiers + probes), seed
-        reds = [str(red) for red in tier.manager.passes.waits.reds()]
-        assert any("copying waits" in red and "away" in red for red in reds), reds
+        unhealthy_ones = [
+            str(unhealthy) for unhealthy in tier.manager.passes.waits.unhealthy_ones()
+        ]
+        assert any(
+            "copying waits" in unhealthy and "away" in unhealthy for unhealthy in unhealthy_ones
+        ), unhealthy_ones
         tier.run(INTERVAL_MS, rates)
         lags = {number: tier.lag(number) for number in range(count)}
         assert sum(tier.measured("RemoteCopyLagSegments").values()) > 0.5 * sum(lags.values())
@@ -121,7 +125,7 @@ def test_an_outage_costs_an_id_a_probe_and_then_all_go_on(make: Make, seed: int)
         tier.run(round(1.2 * PAUSE_MAX_MS + until_all) + 4 * call_ms, rates)
         limit_ms = INTERVAL_MS + 3 * round_ms(tier, copiers, call_ms)
         assert max(tier.oldest_ms(number) for number in range(count)) <= limit_ms, seed
-        assert tier.manager.passes.waits.reds() == []
+        assert tier.manager.passes.waits.unhealthy_ones() == []
 
 
 def test_all_that_waited_start_at_once_when_the_store_is_back(make: Make) -> None:
@@ -131,10 +135,12 @@ def test_all_that_waited_start_at_once_when_the_store_is_back(make: Make) -> Non
     for number in range(30):
         tier.close_one(number)
     tier.run(INTERVAL_MS)
-    assert any("copying waits" in red for red in tier.manager.passes.waits.reds())
+    assert any(
+        "copying waits" in unhealthy for unhealthy in tier.manager.passes.waits.unhealthy_ones()
+    )
     assert sum(tier.measured("RemoteCopyLagSegments").values()) == 30
     tier.store.error = lambda number: None
-    while tier.manager.passes.waits.reds():
+    while tier.manager.passes.waits.unhealthy_ones():
         tier.run(100)
     tier.run(1_000)
     assert [tier.lag(number) for number in range(30)] == [0] * 30
@@ -160,7 +166,9 @@ def test_a_store_that_refuses_everybody_is_an_outage_too(make: Make) -> None:
     tier.store.error = lambda number: RemoteStorageError("no such bucket")
     tier.run(200_000, dict.fromkeys(range(40), 0.2))
     assert tier.dangling().total() <= 4 + 2 + probes_at_most(200_000)
-    assert any("no such bucket" in red for red in tier.manager.passes.waits.reds())
+    assert any(
+        "no such bucket" in unhealthy for unhealthy in tier.manager.passes.waits.unhealthy_ones()
+    )
 
 
 def test_a_partition_that_goes_in_the_middle_of_its_probe_stops_nobody(make: Make) -> None:
@@ -228,7 +236,7 @@ def test_the_copy_quota_goes_round(make: Make) -> None:
     tier.run(10 * INTERVAL_MS)
     copies = [tier.store.tried["copy", number] for number in range(30)]
     assert sum(copies) < 30 * 40, "all wait for it"
-    assert max(copies) <= min(copies) + 2 * TURN_SEGMENTS_MAX, copies
+    assert max(copies) <= min(copies) + 2 * PASS_SEGMENTS_MAX, copies
     assert tier.manager.passes.throttled.quota.throttling(tier.clock.monotonic_ms()).average_ms > 0
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rlm.maintenance.expiration_task import TURN_MS
+from rlm.maintenance.expiration_task import PASS_MS
 from tests.support.tier.busy import INTERVAL_MS, BusyTier
 
 SLOW_MS = 2_000
@@ -34,7 +34,7 @@ def test_a_partition_with_many_slow_deletions_lets_the_others_have_their_turns(
     tier: BusyTier,
 ) -> None:
     tier.run(INTERVAL_MS)
-    tier.run(4 * (TURN_MS + SLOW_MS))
+    tier.run(4 * (PASS_MS + SLOW_MS))
     assert deletions(tier)[1:] == [3, 3, 3], deletions(tier)
     assert 0 < deletions(tier)[0] < 60
     tier.run(60 * SLOW_MS + INTERVAL_MS)

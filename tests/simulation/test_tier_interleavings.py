@@ -164,7 +164,7 @@ def test_a_log_start_that_moves_between_two_looks_is_no_hole(scene: Scene) -> No
         return answer
 
     scene.broker.describe = described_just_before_a_deletion  # type: ignore[method-assign]
-    assert copying(scene).finish().red == ""
+    assert copying(scene).finish().unhealthy == ""
     assert states(scene) == [SegmentState.COPY_SEGMENT_FINISHED] * 2
 
 
@@ -203,7 +203,7 @@ def test_a_pass_ends_when_the_settings_are_not_those_it_began_with(scene: Scene)
     assert scene.broker.copied == 2, "what was copied was told, all the same"
 
 
-def test_nobody_judges_after_the_metadata_manager_has_ended_the_ownership(scene: Scene) -> None:
+def test_nobody_validates_after_the_metadata_manager_has_ended_the_ownership(scene: Scene) -> None:
     scene.broker.fill(1)
     scene.metadata.release(PARTITION)
     for task in (copying(scene), expiring(scene)):

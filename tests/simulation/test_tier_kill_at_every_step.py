@@ -210,7 +210,7 @@ def test_a_store_that_is_away_ends_a_deleting_pass_at_its_first_call(scene: Scen
     scene.check_no_leak()
 
 
-def test_a_hole_between_remote_end_and_local_start_is_red_and_touches_nothing(
+def test_a_hole_between_remote_end_and_local_start_is_unhealthy_and_touches_nothing(
     scene: Scene,
 ) -> None:
     scene.broker.fill(3)
@@ -260,7 +260,7 @@ def test_tiering_switched_off_with_drop_moves_the_log_start_first_and_empties_th
     scene.check_no_leak()
 
 
-def test_read_only_copies_nothing_more_and_total_retention_goes_on(scene: Scene) -> None:
+def test_read_only_copies_nothing_more_and_total_retention_continues(scene: Scene) -> None:
     scene.broker.fill(3)
     scene.pass_all()
     scene.broker.expire_local()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replica.judgement import Judgement
+from broker.replica.validation import Validation
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import Loss, PartitionSettings
 from rlm.maintenance.effects import Restore
@@ -49,25 +49,25 @@ def deletions(scene: Scene) -> int:
     return sum(1 for call in scene.storage.calls if call.operation is Operation.DELETE)
 
 
-def assert_red(scene: Scene, loss: Loss) -> str:
+def assert_unhealthy(scene: Scene, loss: Loss) -> str:
     """Nothing is copied, raised or deleted, however often it is tried."""
     before = (scene.objects(), len(scene.metadata.log), scene.broker.log_start, deletions(scene))
     for _ in range(2):
-        red = scene.pass_all()
-        assert loss in red, red
+        unhealthy = scene.pass_all()
+        assert loss in unhealthy, unhealthy
         assert scene.broker.verdict is loss
         assert scene.broker.copied == -1
         scene.clock.advance(COPY_MAX_MS + 1)
     after = (scene.objects(), len(scene.metadata.log), scene.broker.log_start, deletions(scene))
     assert after == before
-    assert "Way out" in red
-    return red
+    assert "Remedy" in unhealthy
+    return unhealthy
 
 
 def assert_green(scene: Scene) -> None:
     scene.settle()
     assert scene.pass_all() == ""
-    assert scene.broker.verdict is Judgement.SOUND
+    assert scene.broker.verdict is Validation.SOUND
     scene.check_readable()
     scene.check_no_leak()
 
@@ -159,7 +159,7 @@ def test_h2_a_barrier_carries_no_log_start_and_a_settled_owner_does(scene: Scene
     assert set(carried) == {4}
 
 
-def test_h3_a_directory_of_an_earlier_time_is_red_by_a_segment_that_was_only_started(
+def test_h3_a_directory_of_an_earlier_time_is_unhealthy_by_a_segment_that_was_only_started(
     scene: Scene,
 ) -> None:
     scene.broker.fill(2)
@@ -168,10 +168,10 @@ def test_h3_a_directory_of_an_earlier_time_is_red_by_a_segment_that_was_only_sta
         scene.pass_all()
     scene.broker.cut_to(0)
     restart(scene)
-    assert "3 were given before" in assert_red(scene, Loss.LOG_END)
+    assert "3 were given before" in assert_unhealthy(scene, Loss.LOG_END)
 
 
-def test_h3_a_carried_log_start_above_the_log_end_is_red(scene: Scene) -> None:
+def test_h3_a_carried_log_start_above_the_log_end_is_unhealthy(scene: Scene) -> None:
     scene.broker.fill(2)
     scene.pass_all()
     scene.broker.fill(1, records=1)
@@ -180,7 +180,7 @@ def test_h3_a_carried_log_start_above_the_log_end_is_red(scene: Scene) -> None:
     scene.broker.cut_to(6)
     scene.broker.log_start = 0
     restart(scene)
-    assert_red(scene, Loss.LOG_END)
+    assert_unhealthy(scene, Loss.LOG_END)
 
 
 def test_h6_other_batches_where_a_segment_was_finished_are_a_lost_log_end(scene: Scene) -> None:
@@ -190,31 +190,33 @@ def test_h6_other_batches_where_a_segment_was_finished_are_a_lost_log_end(scene:
     scene.broker.new_epoch()
     scene.broker.fill(3)  # the same offsets again, beyond all that was given
     scene.start_tier()
-    assert_red(scene, Loss.LOG_END)
+    assert_unhealthy(scene, Loss.LOG_END)
 
 
-def test_h7_a_chain_that_no_index_tells_is_red_until_records_are_deleted(scene: Scene) -> None:
+def test_h7_a_chain_that_no_index_tells_is_unhealthy_until_records_are_deleted(
+    scene: Scene,
+) -> None:
     fill_over_epochs(scene)
     scene.broker.lose_chain()
     for path in scene.root.rglob("*.indexes"):
         path.unlink()
     restart(scene)
-    assert "DeleteRecords to 12" in assert_red(scene, Loss.CHAIN)
+    assert "DeleteRecords to 12" in assert_unhealthy(scene, Loss.CHAIN)
     scene.broker.delete_records(12)
     scene.settle()
     assert scene.pass_all() == ""
     scene.check_readable()
     scene.broker.fill(1)
     scene.pass_all()
-    assert scene.broker.copied == scene.broker.end - 1, "copying goes on by itself"
+    assert scene.broker.copied == scene.broker.end - 1, "copying continues by itself"
 
 
-def test_h7_two_indexes_that_differ_below_the_local_start_are_red(scene: Scene) -> None:
+def test_h7_two_indexes_that_differ_below_the_local_start_are_unhealthy(scene: Scene) -> None:
     fill_over_epochs(scene, 2)
     scene.broker.lose_chain()
     _copy_again_with(scene, b"0\n2\n1 0\n2 4\n")
     restart(scene)
-    assert "different" in assert_red(scene, Loss.CHAIN)
+    assert "different" in assert_unhealthy(scene, Loss.CHAIN)
 
 
 def _copy_again_with(scene: Scene, index: bytes) -> None:
@@ -257,7 +259,7 @@ def test_h8_a_log_start_is_not_taken_from_a_run_behind_a_hole(scene: Scene) -> N
     without(scene, 3)
     scene.broker.lose_log_start()
     restart(scene)
-    assert "DeleteRecords to 9" in assert_red(scene, Loss.LOG_START)
+    assert "DeleteRecords to 9" in assert_unhealthy(scene, Loss.LOG_START)
     scene.broker.delete_records(9)
     scene.settle()
     assert scene.pass_all() == ""
@@ -271,7 +273,7 @@ def test_h8_an_empty_run_proves_no_log_start(scene: Scene) -> None:
     without(scene, 0, 3, 6)
     scene.broker.lose_log_start()
     restart(scene)
-    assert_red(scene, Loss.LOG_START)
+    assert_unhealthy(scene, Loss.LOG_START)
 
 
 def test_h8_a_run_on_the_whole_chain_is_the_log_start(scene: Scene) -> None:
@@ -295,13 +297,13 @@ def test_h9_switching_on_is_no_loss_where_the_checkpoint_is_sound(scene: Scene) 
     assert scene.broker.log_start == 3
 
 
-def test_a_hole_is_red_and_ends_with_records_deleted_up_to_above_it(scene: Scene) -> None:
+def test_a_hole_is_unhealthy_and_ends_with_records_deleted_up_to_above_it(scene: Scene) -> None:
     scene.broker.fill(4)
     scene.pass_all()
     scene.broker.expire_local(keep=1)
     without(scene, 3)
     restart(scene)
-    assert "DeleteRecords to 6" in assert_red(scene, Loss.HOLE)
+    assert "DeleteRecords to 6" in assert_unhealthy(scene, Loss.HOLE)
     scene.broker.delete_records(6)
     scene.settle()
     assert scene.pass_all() == ""
@@ -317,8 +319,8 @@ def test_a_hole_with_an_unknown_log_start_names_an_offset_that_can_be_deleted_to
     without(scene, 3, carried=0)
     scene.broker.lose_log_start()
     restart(scene)
-    red = assert_red(scene, Loss.HOLE)
-    (named,) = re.findall(r"DeleteRecords to (\d+)", red)
+    unhealthy = assert_unhealthy(scene, Loss.HOLE)
+    (named,) = re.findall(r"DeleteRecords to (\d+)", unhealthy)
     scene.broker.delete_records(int(named))  # refused below the local start
     scene.settle()
     assert scene.pass_all() == ""
@@ -339,14 +341,14 @@ def test_h11_a_leader_epoch_below_the_chain_writes_nothing(scene: Scene) -> None
     assert refused.value.fence.leader_epoch == 7
     scene.metadata = InMemoryRemoteLogMetadataManager(scene.clock, scene.rng)
     scene.start_tier()  # the metadata topic is of that time, too: only the chain knows
-    assert_red(scene, Loss.LEADER_EPOCH)
+    assert_unhealthy(scene, Loss.LEADER_EPOCH)
     assert {request.used for request in scene.broker.epoch_requests} == {7}
     scene.broker.new_epoch(8)
     scene.start_tier()
     assert scene.pass_all() == ""
 
 
-def test_an_upgraded_partition_whose_records_carry_nothing_is_not_red(scene: Scene) -> None:
+def test_an_upgraded_partition_whose_records_carry_nothing_is_not_unhealthy(scene: Scene) -> None:
     fill_over_epochs(scene)
     scene.broker.delete_records(4)
     scene.settle()

@@ -12,7 +12,7 @@ from rlm.workers import COPIER_POOL
 from tests.support.tier.busy import INTERVAL_MS, BusyTier, partition
 
 SEEDS = range(40 if os.environ.get("TIDEMARK_PROVE") else 3)
-LOOK_MS = 1.3 * READ_BACK_MS
+POLL_MS = 1.3 * READ_BACK_MS
 """The first look that is too late is before that."""
 PROBE_MAX_MS = 1.3 * READ_BACK_MAX_MS
 PAUSE_MAX_MS = 36_000
@@ -49,38 +49,46 @@ def test_a_store_that_keeps_nothing_for_a_while_holds_a_thread_and_then_all_are_
     tier.store.loses = lambda number: True
     for number in range(count):
         tier.close_one(number)
-    tier.run(INTERVAL_MS + round(LOOK_MS) + count * call_ms)
-    assert any("copying waits" in red and "404" in red for red in tier.manager.passes.waits.reds())
+    tier.run(INTERVAL_MS + round(POLL_MS) + count * call_ms)
+    assert any(
+        "copying waits" in unhealthy and "404" in unhealthy
+        for unhealthy in tier.manager.passes.waits.unhealthy_ones()
+    )
     assert tier.failed_copies() > 0
     dangling = tier.dangling().total()
     for _ in range(rng.randrange(0, 200)):
         tier.run(1_000)
         assert tier.workers.busy(COPIER_POOL) <= 1, "one probes"
-        assert any("copying waits" in red for red in tier.manager.passes.waits.reds())
+        assert any(
+            "copying waits" in unhealthy for unhealthy in tier.manager.passes.waits.unhealthy_ones()
+        )
     tier.store.loses = lambda number: False
     tried = tier.store.tried.total()
     tier.run(round(PROBE_MAX_MS) + 2 * PAUSE_MAX_MS + INTERVAL_MS + 4 * call_ms)
     assert lags(tier) == [0] * count, seed
-    assert tier.manager.passes.waits.reds() == []
+    assert tier.manager.passes.waits.unhealthy_ones() == []
     assert dangling <= copiers + count, seed
     assert tier.store.tried.total() - tried < 10 * count, seed
     tier.run(2 * tier.config.copy_max_ms)
     assert tier.dangling().total() == 0, "what was lost went through deletion"
 
 
-def test_a_sole_partition_whose_store_kept_nothing_is_red_and_copied_when_it_keeps(
+def test_a_sole_partition_whose_store_kept_nothing_is_unhealthy_and_copied_when_it_keeps(
     make: Make,
 ) -> None:
     tier = make(1, copiers=2, call_ms=50)
     tier.run(5_000)
     tier.store.loses = lambda number: True
     tier.close_one(0)
-    tier.run(INTERVAL_MS + round(LOOK_MS))
-    assert any("copying waits" in red and "404" in red for red in tier.manager.passes.waits.reds())
+    tier.run(INTERVAL_MS + round(POLL_MS))
+    assert any(
+        "copying waits" in unhealthy and "404" in unhealthy
+        for unhealthy in tier.manager.passes.waits.unhealthy_ones()
+    )
     tier.store.loses = lambda number: False
-    tier.run(round(4 * LOOK_MS) + PAUSE_MAX_MS)
+    tier.run(round(4 * POLL_MS) + PAUSE_MAX_MS)
     assert lags(tier) == [0]
-    assert tier.manager.passes.waits.reds() == []
+    assert tier.manager.passes.waits.unhealthy_ones() == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)

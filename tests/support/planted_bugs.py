@@ -61,7 +61,7 @@ class BadTable(Exception):
 
 
 def lines_of(text: str) -> tuple[str, ...]:
-    """The lines of an `old` or `new`, whose last end of line is left out or not."""
+    """The lines of an `old` or `new`, whose last end of line is excluded or not."""
     return tuple(text.removesuffix("\n").split("\n")) if text else ()
 
 

@@ -134,7 +134,7 @@ class Order:
     """Plugin of every process: which groups of tests come first; none begins too late.
 
     The longest do. In a run that has an end a third of the files, by turns, or any group: others
-    are left out each time.
+    are excluded each time.
     """
 
     # After pytest-randomly, before pytest-xdist tells its workers' order.
@@ -164,11 +164,11 @@ class Order:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         skipped = terminalreporter.getreports("skipped")
-        left_out = [one.nodeid for one in skipped if LEFT_OUT in str(one.longrepr)]
-        if left_out:
-            files = sorted({test.partition("::")[0] for test in left_out})
+        excluded = [one.nodeid for one in skipped if LEFT_OUT in str(one.longrepr)]
+        if excluded:
+            files = sorted({test.partition("::")[0] for test in excluded})
             terminalreporter.write_line(
-                f"no time left for {len(left_out)} tests of {len(files)} files: {', '.join(files)}"
+                f"no time left for {len(excluded)} tests of {len(files)} files: {', '.join(files)}"
             )
         seed = seed_of(terminalreporter.config)
         if seed is not None:

@@ -11,8 +11,8 @@ from broker.coordinator.group import offsets as group_offsets
 from broker.coordinator.group.offsets import OffsetStore
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from broker.handlers.metadata import MetadataHandler
-from broker.remote import windows
-from broker.remote.windows import Position, Window, Windows
+from broker.remote import buffered_ranges
+from broker.remote.buffered_ranges import BufferedRange, BufferedRanges, Position
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from local_log.log.segments import RECENT_BATCHES
@@ -52,7 +52,7 @@ def test_places_of_few_batches_are_remembered(tmp_path: Path) -> None:
     assert places.recent_place(count - 1) == ((count - 1) * 100, 100)
 
 
-def test_readers_that_go_on_are_bounded() -> None:
+def test_readers_that_continue_are_bounded() -> None:
     gone: list[int] = []
     readers = Sequences(gone.append)
     for n in range(READERS_MAX + 10):
@@ -62,14 +62,14 @@ def test_readers_that_go_on_are_bounded() -> None:
 
 
 def test_windows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "WINDOWS_MAX", 3)
+    monkeypatch.setattr(buffered_ranges, "BUFFERED_RANGES_MAX", 3)
     clock = ManualClock()
-    kept = Windows(clock, ManualScheduler(clock))
+    kept = BufferedRanges(clock, ManualScheduler(clock))
     places = [Position(b"t", 0, 0, offset, 0, False, "reader") for offset in range(5)]
     table = {"batch_ends": array("q", [10]), "last_offsets": array("q", [100])}
     answer = ReadAnswer(b"t", 0, 0, **{name: each.tobytes() for name, each in table.items()})
     for place in places:
-        kept.put(Window(place, answer, [memoryview(bytes(10))]))
+        kept.put(BufferedRange(place, answer, [memoryview(bytes(10))]))
     assert len(kept) == 3
     assert [place in kept for place in places] == [False, False, True, True, True]
 
@@ -195,7 +195,7 @@ def test_loads_beyond_the_bound_wait_and_reserve_nothing() -> None:
     assert waits == [Wait.LOADING] * 3 + [Wait.FULL] * 2
     assert [one.reserved for one in asked] == [1, 1, 1, 0, 0]
     assert all_loads.in_flight == 3
-    assert not all_loads.has_room()  # nothing is loaded ahead of anybody then
+    assert not all_loads.has_capacity()  # nothing is loaded ahead of anybody then
 
 
 def test_the_times_of_few_appends_are_kept() -> None:

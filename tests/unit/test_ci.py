@@ -1,4 +1,4 @@
-"""What CI says at its end, and which Pythons it may leave out; stubs stand for its parts."""
+"""What CI says at its end, and which Pythons it may omit; stubs stand for its parts."""
 
 import os
 import shutil
@@ -186,13 +186,13 @@ def test_parts_for_which_no_time_is_left_are_named_before_the_last_line(tmp_path
 def test_the_second_stage_runs_however_long_the_first_took_and_says_what_it_left_out(
     tmp_path: Path,
 ) -> None:
-    left_out = "no time left for 7 tests of 2 files: tests/a.py, tests/b.py"
+    excluded = "no time left for 7 tests of 2 files: tests/a.py, tests/b.py"
     passed = "===== 4 passed in 9.00s ====="
-    recipe = f"@echo '{left_out}'; echo '$(SECONDS_MAX) s {passed}'; test $(TURN) -gt 0"
+    recipe = f"@echo '{excluded}'; echo '$(SECONDS_MAX) s {passed}'; test $(TURN) -gt 0"
     done = ci(tmp_path, minutes=0, integration=recipe)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"300 s {passed}" in done.stdout
-    assert f"ci: make integration: {left_out}" in done.stdout.splitlines()
+    assert f"ci: make integration: {excluded}" in done.stdout.splitlines()
 
 
 def test_a_part_that_ran_nothing_in_its_time_is_named_too(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_the_tiers_of_the_cluster_share_a_secret_and_a_store(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONTROLLERS)
-def test_a_controller_judges_topics_by_what_its_brokers_have(name: str) -> None:
+def test_a_controller_validates_topics_by_what_its_brokers_have(name: str) -> None:
     controller, broker = config_of(name), config_of("broker-1")
     for key in (
         "remote.log.storage.system.enable",

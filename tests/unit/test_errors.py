@@ -35,7 +35,7 @@ def test_no_public_error_stands_alone() -> None:
 
 
 def test_a_builtin_error_is_still_what_it_was() -> None:
-    """Callers that catch `ValueError` go on to catch a wrong setting."""
+    """Callers that catch `ValueError` continue to catch a wrong setting."""
     assert issubclass(ConfigError, ValueError)
     assert issubclass(ConfigError, TidemarkError)
     assert issubclass(KafkaError, TidemarkError)

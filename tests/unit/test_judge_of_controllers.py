@@ -1,4 +1,4 @@
-"""The judge of killed controllers notices what it is there for."""
+"""The validate of killed controllers notices what it is there for."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The judge of a group under fire sees each kind of broken promise."""
+"""The validate of a group under fire sees each kind of broken promise."""
 
 import pytest
 

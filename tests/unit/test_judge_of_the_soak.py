@@ -1,13 +1,16 @@
-"""The judge of the soak sees leaks, and only leaks; its reader of logs knows the store's errors."""
+"""The validate of the soak sees leaks, and only leaks.
+
+Its reader of logs knows the store's errors.
+"""
 
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from benchmarks.soak_parts.judge import Series, verdict
 from benchmarks.soak_parts.report import LINE_BYTES_MAX, Log, findings_of_load, last_words
 from benchmarks.soak_parts.store import COUNTS, SAYS
+from benchmarks.soak_parts.validator import Series, verdict
 
 MINUTES = (2, 10, 60)
 
@@ -16,7 +19,7 @@ AT = "[2026-11-24 20:00:00,000+00:00]"
 
 
 def memory(minutes: float, leaked: float, seed: int = 1) -> Series:
-    """Fills a cache in the warm-up, is noisy, and grows by `leaked` MiB in what is judged."""
+    """Fills a cache in the warm-up, is noisy, and grows by `leaked` MiB in what is validated."""
     rng = Random(seed)
     samples = []
     for n in range(int(minutes * 24)):
@@ -32,17 +35,17 @@ def memory(minutes: float, leaked: float, seed: int = 1) -> Series:
 @pytest.mark.parametrize("minutes", MINUTES)
 @pytest.mark.parametrize("seed", range(5))
 def test_what_fills_in_the_warm_up_and_is_noisy_is_flat(minutes: int, seed: int) -> None:
-    judged = verdict(memory(minutes, leaked=2, seed=seed))
-    assert judged.finding == ""
-    assert abs(judged.growth) < 10
+    validated = verdict(memory(minutes, leaked=2, seed=seed))
+    assert validated.finding == ""
+    assert abs(validated.growth) < 10
 
 
 @pytest.mark.parametrize("minutes", MINUTES)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_leak_above_the_allowance_is_found_however_long_the_run(minutes: int, seed: int) -> None:
-    judged = verdict(memory(minutes, leaked=25, seed=seed))
-    assert "memory grew by" in judged.finding
-    assert 18 < judged.growth < 32
+    validated = verdict(memory(minutes, leaked=25, seed=seed))
+    assert "memory grew by" in validated.finding
+    assert 18 < validated.growth < 32
 
 
 TIMES_S = (45, 50, 53, 62, 65, 74, 80, 84, 90, 93, 95, 98, 101, 104, 107, 110, 113, 115, 118)
@@ -68,10 +71,10 @@ LINES = (
 
 
 def test_what_sways_with_the_load_of_two_minutes_is_no_finding() -> None:
-    judged = verdict(Series("lines", "", 60, [(0, 563), *zip(TIMES_S, LINES, strict=True)]))
-    assert judged.growth > 60
-    assert judged.least < 0
-    assert judged.finding == ""
+    validated = verdict(Series("lines", "", 60, [(0, 563), *zip(TIMES_S, LINES, strict=True)]))
+    assert validated.growth > 60
+    assert validated.least < 0
+    assert validated.finding == ""
 
 
 def test_what_shrinks_is_no_finding() -> None:
@@ -79,8 +82,8 @@ def test_what_shrinks_is_no_finding() -> None:
 
 
 def test_too_few_samples_are_a_finding_and_not_a_pass() -> None:
-    judged = verdict(Series("threads", "", 2, [(0, 1), (60, 1), (120, 1)]))
-    assert "too few" in judged.finding
+    validated = verdict(Series("threads", "", 2, [(0, 1), (60, 1), (120, 1)]))
+    assert "too few" in validated.finding
     assert verdict(Series("CPU", "%", None, [])).finding == ""
 
 

@@ -1,4 +1,4 @@
-"""House rules that no linter knows. A failure names file and line."""
+"""Rules of this repository that no linter knows. A failure names file and line."""
 
 import ast
 import re
@@ -59,7 +59,7 @@ SHORT_FILES = {
     "local_log/manager/closing.py": "one thing that a manager does with all logs",
     "local_log/manager/dir_failures.py": "one thing that a manager does with all logs",
     "runtime/version.py": "one fact, for programs that load nothing else of ours",
-    "local_log/small_files.py": "below all floors of a log",
+    "local_log/small_files.py": "below all layers of a log",
     "metadata_topic/controller/result.py": "below all decisions",
     "metadata_topic/quorum/errors.py": "below all of the quorum",
     "metadata_topic/raft/config.py": "below all of the core; brokers make it",

@@ -97,7 +97,7 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class WantedReplicas:
+class TargetReplicas:
     """Replicas that a partition shall have, the preferred leader first."""
 
     topic: str
@@ -439,7 +439,7 @@ class Cluster:
     def delete_topics(self, names: Mapping[bytes, str]) -> dict[str, RefusedError]:
         """Delete topics with their records; returns why some stay, by name.
 
-        By their ids: a topic that is made anew under such a name meanwhile stays.
+        By their ids: a topic that is made again under such a name meanwhile stays.
 
         Args:
             names: by topic id.
@@ -458,7 +458,7 @@ class Cluster:
 
     # -- replicas ---------------------------------------------------------------------------------
 
-    def reassign(self, wanted: Sequence[WantedReplicas]) -> list[Refusal]:
+    def reassign(self, wanted: Sequence[TargetReplicas]) -> list[Refusal]:
         """Have partitions get other replicas; returns when it is decided, not when it is done."""
         cls = codec.request(ApiKey.ALTER_PARTITION_REASSIGNMENTS).cls
         refused: list[Refusal] = []

@@ -51,11 +51,11 @@ def targets(path: str, directories: Sequence[LogDirectory]) -> dict[Place, str]:
     (drained,) = (one for one in directories if one.path == path)
     leaving = {place for one in others for place in one.arriving}
     loads = {one.path: sum(_weights(one, drained)) for one in others}
-    room = {one.path: one.usable_bytes for one in others}
+    free_bytes = {one.path: one.usable_bytes for one in others}
     wanted: dict[Place, str] = {}
     left = [(size, place) for place, size in drained.replicas.items() if place not in leaving]
     for size, place in sorted(left, key=lambda one: (-one[0], one[1])):
-        fitting = [one for one in loads if room[one] < 0 or room[one] >= size]
+        fitting = [one for one in loads if free_bytes[one] < 0 or free_bytes[one] >= size]
         if not fitting:
             topic, index = place
             raise ClusterError(
@@ -64,7 +64,7 @@ def targets(path: str, directories: Sequence[LogDirectory]) -> dict[Place, str]:
         target = min(fitting, key=lambda one: (loads[one], one))
         wanted[place] = target
         loads[target] += size + REPLICA_BYTES
-        room[target] -= size if room[target] >= 0 else 0
+        free_bytes[target] -= size if free_bytes[target] >= 0 else 0
     return wanted
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kafka_client.blocking import ClusterError
 from metadata_topic.controller.placement import with_more_replicas
-from tidemark.cluster.asking import BrokerState, PartitionState, Reassigning, WantedReplicas
+from tidemark.cluster.asking import BrokerState, PartitionState, Reassigning, TargetReplicas
 
 Place = tuple[str, int]
 Sizes = Mapping[int, Mapping[Place, int]]
@@ -39,7 +39,7 @@ class Facts:
         return {place: one for place, one in self.going.items() if broker_id in one.adding}
 
     def settled(self, one: PartitionState) -> tuple[int, ...]:
-        """The replicas that a partition has once what goes on is complete."""
+        """The replicas that a partition has once what continues is complete."""
         return settled(one, self.going)
 
 
@@ -57,7 +57,7 @@ class Move:
         size_bytes: what has to be copied, as far as it is known.
     """
 
-    wanted: WantedReplicas
+    wanted: TargetReplicas
     source: int
     target: int
     size_bytes: int
@@ -73,7 +73,7 @@ class Loads:
     """What an empty replica counts, so that these are spread, too."""
 
     def __init__(self, facts: Facts) -> None:
-        """Count what will be there once all that goes on is complete."""
+        """Count what will be there once all that continues is complete."""
         self._sizes = facts.sizes
         self.by_broker: Counter[int] = Counter()
         for one in facts.everything:
@@ -193,7 +193,7 @@ def _move(
     loads.moved(one, source, target)
     # It takes the place of the other in the order: preferred leaders are spread as replicas are.
     new = tuple(target if replica == source else replica for replica in replicas)
-    return Move(WantedReplicas(one.topic, one.index, new), source, target, loads.bytes_of(one))
+    return Move(TargetReplicas(one.topic, one.index, new), source, target, loads.bytes_of(one))
 
 
 def summary(moves: Iterable[Move]) -> Iterator[tuple[int, int, int, int]]:

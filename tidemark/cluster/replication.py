@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kafka_client.blocking import ClusterError
 from metadata_topic.controller.placement import with_more_replicas
 from metadata_topic.image.model import joining_replicas
-from tidemark.cluster.asking import BrokerState, PartitionState, Reassigning, WantedReplicas
+from tidemark.cluster.asking import BrokerState, PartitionState, Reassigning, TargetReplicas
 from tidemark.cluster.moving import settled
 
 
@@ -21,7 +21,7 @@ class RaisedFactor:
         enough: topics that have as many replicas already, or more.
     """
 
-    wanted: tuple[WantedReplicas, ...]
+    wanted: tuple[TargetReplicas, ...]
     topics: Mapping[str, int]
     enough: tuple[str, ...]
 
@@ -35,7 +35,7 @@ def raised_factor(
 ) -> RaisedFactor:
     """Choose replicas so that each partition of `topics` has `factor`, or keeps more.
 
-    Replicas that are leaving do not count, and go on to leave.
+    Replicas that are leaving do not count, and continue to leave.
 
     Args:
         everything: all partitions: how many replicas a broker has counts.
@@ -50,7 +50,7 @@ def raised_factor(
     serving = [one.id for one in brokers.values() if not one.is_fenced]
     racks = {one.id: one.rack for one in brokers.values()}
     load = Counter(replica for one in everything for replica in one.replicas)
-    wanted: list[WantedReplicas] = []
+    wanted: list[TargetReplicas] = []
     for one in everything:
         kept = settled(one, going)
         if one.topic in topics and len(kept) < factor:
@@ -59,7 +59,7 @@ def raised_factor(
             if len(replicas) < factor:
                 raise _too_few(one, replicas, factor, brokers)
             load.update(replicas[len(kept) :])
-            wanted.append(WantedReplicas(one.topic, one.index, replicas))
+            wanted.append(TargetReplicas(one.topic, one.index, replicas))
     counts = Counter(one.topic for one in wanted)
     return RaisedFactor(tuple(wanted), counts, tuple(sorted(set(topics) - counts.keys())))
 

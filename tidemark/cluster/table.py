@@ -53,7 +53,7 @@ def fields(pairs: Iterable[tuple[str, object]], width: int | None) -> str:
 
     Args:
         pairs: names with values; None is shown as "-".
-        width: columns of the terminal: what is longer goes on, after a comma where there is one.
+        width: columns of the terminal: what is longer continues, after a comma where there is one.
             None: there is none, and it is one line.
     """
     lines: list[str] = []
@@ -80,12 +80,12 @@ def _narrow(widths: list[int], columns: Sequence[str], width: int, whole: Collec
     """Take from the widest column, again and again, until a line fits."""
     while sum(widths) + _GAP * (len(widths) - 1) > width:
         least = [max(_NARROWEST, len(name)) for name in columns]
-        room = [
+        spare = [
             0 if name in whole else have - need
             for name, have, need in zip(columns, widths, least, strict=True)
         ]
         widest = max(
-            (at for at, one in enumerate(room) if one > 0), key=widths.__getitem__, default=-1
+            (at for at, one in enumerate(spare) if one > 0), key=widths.__getitem__, default=-1
         )
         if widest < 0:
             return

@@ -21,7 +21,7 @@ from tidemark.remote.options import cluster_options
 from tidemark.remote.segments_view import size_text
 
 _PAUSE_S: Final = 0.5
-_TOLD_S: Final = 30.0
+_REPORTED_S: Final = 30.0
 _AT_ONCE: Final = 20
 _INTERRUPTED: Final = 130
 
@@ -57,7 +57,7 @@ def drain_command(
 
     Each replica goes to a rack that has no other replica of its partition, if there is one, and
     there to the emptiest broker. Topics are read and written meanwhile. The command may be ended at
-    any time, and given again: what has begun goes on. The broker may be down; what it has is then
+    any time, and given again: what has begun continues. The broker may be down; what it has is then
     copied from the leaders. A throttle ends with the command.
 
     Exit code 0: the broker has no replica. 1: partitions are left, and named.
@@ -106,7 +106,7 @@ def add_command(
 
     They come from the fullest brokers, large ones first; no partition is in fewer racks than
     before. Topics are read and written meanwhile. The command may be ended at any time, and given
-    again: what has begun goes on. A throttle ends with the command.
+    again: what has begun continues. A throttle ends with the command.
 
     Exit code 0: done. 1: partitions were refused, and are named.
     """
@@ -165,7 +165,7 @@ class _Moving:
             cluster: is asked.
             facts: of which the plan was made.
             moves: the plan.
-            begun: what goes on already, and is waited for.
+            begun: what continues already, and is waited for.
             throttle: holds back what moves.
         """
         self._cluster, self._throttle = cluster, throttle
@@ -201,15 +201,15 @@ class _Moving:
                 self._say(f"nobody says how far it is: {error}")
             if self._left or self._going:
                 time.sleep(_PAUSE_S)
-        self._until_told()
+        self._until_reported()
         return self._refused
 
-    def _until_told(self) -> None:
+    def _until_reported(self) -> None:
         """Wait until brokers say what the controller has decided: the next plan is made of that.
 
         Not for ever: somebody else may move the same partitions.
         """
-        until = time.monotonic() + _TOLD_S
+        until = time.monotonic() + _REPORTED_S
         while time.monotonic() < until:
             with suppress(ClusterError):
                 if not any(self._is_old(one) for one in self._cluster.partitions()):
@@ -264,7 +264,7 @@ def _show(moves: Sequence[Move]) -> None:
 
 
 def _interrupted() -> None:
-    click.echo("interrupted: what has begun goes on; the same command shows how far it is")
+    click.echo("interrupted: what has begun continues; the same command shows how far it is")
     sys.exit(_INTERRUPTED)
 
 

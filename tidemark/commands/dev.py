@@ -210,7 +210,7 @@ def _write_properties(config: BrokerConfig, data: Path, own: dict[str, str]) -> 
 
 
 def properties_text(entries: Mapping[str, str], own: Collection[str]) -> str:
-    """Write settings for others to read; what may be a secret is named and left out.
+    """Write settings for others to read; what may be a secret is named and excluded.
 
     Args:
         entries: all of them.
@@ -223,11 +223,11 @@ def properties_text(entries: Mapping[str, str], own: Collection[str]) -> str:
         if name in own or (name in BROKER_KEYS and not BROKER_KEYS[name].is_sensitive)
     }
     lines = [
-        "# What `tidemark dev` was last started with. It writes this anew at each start and never",
+        "# What `tidemark dev` was last started with. It writes this again at each start and never",
         "# reads it: it is for commands that take --config. For a file of your own: tidemark init",
     ]
     if missing := [name for name in entries if name not in shown]:
-        lines.append(f"# Left out, since they may be secrets: {', '.join(missing)}")
+        lines.append(f"# Excluded, since they may be secrets: {', '.join(missing)}")
     return "\n".join(lines) + "\n" + dump(shown)
 
 

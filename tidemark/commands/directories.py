@@ -1,4 +1,4 @@
-"""`tidemark directories`: look at a node's log directories, and the ways out for lost ones."""
+"""`tidemark directories`: look at a node's log directories, and the remedies for lost ones."""
 
 import sys
 from dataclasses import asdict
@@ -68,7 +68,8 @@ def accept_command(directory: str, config_file: Path, override: tuple[str, ...],
     config = load(config_file, override, list_without_effect=False)
     if not yes:
         click.echo(
-            f"Log directory {directory} does not name the last life of this broker. What was "
+            f"Log directory {directory} does not name the last incarnation of this broker. What "
+            "was "
             "written since the copy was taken is lost, and offsets that were acknowledged then "
             "will be given again."
         )
@@ -91,7 +92,7 @@ def _record_count(
 @config_options
 @click.option(
     "--records-given-up", callback=_record_count, metavar="N|unknown",
-    help="Begin last copies anew, empty: so many committed records are given up.",
+    help="Begin last copies again, empty: so many committed records are given up.",
 )  # fmt: skip
 @yes_option
 def forget_command(
@@ -101,7 +102,7 @@ def forget_command(
     records_given_up: str | None,
     yes: bool,
 ) -> None:
-    """Give log directory ID up: its replicas begin anew, and follow others.
+    """Give log directory ID up: its replicas begin again, and follow others.
 
     A node that is a controller, too, must be stopped. One that is only a broker may run.
 
@@ -109,7 +110,7 @@ def forget_command(
     never noted, or was forgotten before.
 
     A partition that has its last copy there has no leader afterwards. With --records-given-up it
-    begins anew, empty; say how many records are lost by that, or `unknown`.
+    begins again, empty; say how many records are lost by that, or `unknown`.
     """
     config = load(config_file, override, list_without_effect=False)
     disk = Disk()
@@ -118,7 +119,7 @@ def forget_command(
         click.echo(f"The local records of {len(lost)} partitions are given up: {_some(lost)}.")
         if records_given_up is not None:
             click.echo(
-                f"Those that have their last copy there begin anew, empty: {records_given_up} "
+                f"Those that have their last copy there begin again, empty: {records_given_up} "
                 "committed records are lost."
             )
         for line in beyond_the_disk(config, lost, disk):
@@ -132,7 +133,7 @@ def forget_command(
         names = _some([f"{topic}-{partition}" for topic, partition in leaderless])
         click.echo(
             f"{len(leaderless)} partitions had their last copy there and have no leader: {names}. "
-            "To begin them anew, empty, say how many records are given up: `tidemark directories "
+            "To begin them again, empty, say how many records are given up: `tidemark directories "
             "forget lost --records-given-up N` (or `unknown`); or delete their topics."
         )
 

@@ -37,7 +37,7 @@ def drain_command(
 
     PATH is as in log.dirs of the broker, which runs. Each replica goes to the directory that has
     the fewest bytes; it is read and written meanwhile. The command may be ended at any time, and
-    given again: what has begun goes on, also after a restart of the broker.
+    given again: what has begun continues, also after a restart of the broker.
 
     Then take PATH out of log.dirs and restart the broker. Until then new partitions may be made
     there; give the command again right before.
@@ -59,13 +59,15 @@ def drain_command(
         try:
             failed = _Draining(cluster, one, path).run()
         except KeyboardInterrupt:
-            click.echo("interrupted: what has begun goes on; the same command shows how far it is")
+            click.echo(
+                "interrupted: what has begun continues; the same command shows how far it is"
+            )
             sys.exit(_INTERRUPTED)
     if failed:
         names = ", ".join(f"{topic}-{index}" for topic, index in sorted(failed))
         click.echo(
             f"{len(failed)} replica(s) stay in {path}: {names}; the log of broker {number} says "
-            "why: give the command again when that is mended",
+            "why: give the command again when that is repaired",
             err=True,
         )
         sys.exit(1)

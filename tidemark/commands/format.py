@@ -20,7 +20,7 @@ from tidemark.node_files.loading import load
     "--cluster-id",
     "-t",
     metavar="ID",
-    help="The same on all nodes; random if left out on a controller.",
+    help="The same on all nodes; random if omitted on a controller.",
 )
 @click.option(
     "--standalone", "-s", is_flag=True, help="Make this controller the first voter of its quorum."

@@ -1,4 +1,4 @@
-"""`tidemark groups`: list and describe groups, set their offsets anew, delete them."""
+"""`tidemark groups`: list and describe groups, set their offsets again, delete them."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,7 +47,7 @@ _PLAN: Final = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET", "LOG-END-O
 
 @click.group("groups")
 def command() -> None:
-    """List and describe consumer groups, set their offsets anew, delete them."""
+    """List and describe consumer groups, set their offsets again, delete them."""
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def reset_command(
     command_config: Path | None,
     **ways: Any,
 ) -> None:
-    """Set the offsets of GROUP anew; shows what it would do, and does it with --execute.
+    """Set the offsets of GROUP again; shows what it would do, and does it with --execute.
 
     A group with members is refused: stop them first.
     """

@@ -58,7 +58,7 @@ def command(
     given: tuple[str, ...],
     file: Path,
 ) -> None:
-    """Write a server.properties with comments, and say how to go on; nothing is started.
+    """Write a server.properties with comments, and say how to continue; nothing is started.
 
     FILE is its name; those of three nodes are FILE with -1, -2 and -3.
     """

@@ -42,7 +42,7 @@ _MB = 1_000_000
     "--run-bytes", type=click.IntRange(min=1), default=64 << 30, show_default=True,
     help="Stored bytes that one commit covers, about.",
 )  # fmt: skip
-@click.option("--skip-lost", is_flag=True, help="Go on without offsets that are gone.")
+@click.option("--skip-lost", is_flag=True, help="Continue without offsets that are gone.")
 @click.option("--topic-id", help="Of a bucket that has several topics of this name.")
 @log_start_option
 @log_options

@@ -1,4 +1,4 @@
-"""`tidemark remote`: look at the remote tier of a cluster, and the ways out of its losses."""
+"""`tidemark remote`: look at the remote tier of a cluster, and the remedies of its losses."""
 
 from types import MappingProxyType
 
@@ -8,7 +8,7 @@ from tidemark.cli import LazyGroup
 
 _COMMANDS = MappingProxyType(
     {
-        "adopt": "Go on with a partition whose log end or epoch chain is lost.",
+        "adopt": "Continue with a partition whose log end or epoch chain is lost.",
         "audit": "Compare what the metadata says with what the store holds.",
         "claim": "Let a broker write to the store again that runs on an older copy of its files.",
         "forget": "Give up the remote data of a topic id that the cluster does not know.",

@@ -1,4 +1,4 @@
-"""`tidemark remote adopt`: the way out of a lost log end and of a lost epoch chain."""
+"""`tidemark remote adopt`: the remedy of a lost log end and of a lost epoch chain."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def command(
     undo_file: Path | None,
     undo: Path | None,
 ) -> None:
-    """Go on with a partition whose log end or epoch chain is lost. The broker must be stopped.
+    """Continue with a partition whose log end or epoch chain is lost. The broker must be stopped.
 
     Without --segment: the log ends above all offsets that were given. With it: the epoch chain is
     that of the segment's index. Nothing in the remote store is changed, no record is deleted.
@@ -91,7 +91,7 @@ def command(
             confirm("Take this chain?", yes=yes)
             _write_undo(disk, found, EPOCH_CHECKPOINT, path)
             write_chain(disk, found, chain)
-    click.echo(f"adopted; the next start goes on with it; undo file {path}")
+    click.echo(f"adopted; the next start continues with it; undo file {path}")
 
 
 def _write_undo(disk: Disk, found: Found, name: str, path: Path) -> None:

@@ -12,7 +12,7 @@ from runtime.executors import Pool, ThreadPool
 from tidemark.remote import audit_view
 from tidemark.remote.audit import Finding
 from tidemark.remote.audit_brokers import BrokerAudit, broker_audits, leader_of
-from tidemark.remote.audit_run import Audit, Totals, Wanted
+from tidemark.remote.audit_run import Audit, AuditScope, Totals
 from tidemark.remote.options import ToolCommand, WrongOptionError, cluster_options
 from tidemark.remote.orphans import Deletion, delete_orphans
 from tidemark.remote.progress import progress
@@ -83,7 +83,7 @@ def command(
     ):
         began_ms = session.clock.monotonic_ms()
         leader = partial(leader_of, session.cluster)
-        wanted = Wanted(frozenset(topics), deep, found.copy_max_ms, leader)
+        wanted = AuditScope(frozenset(topics), deep, found.copy_max_ms, leader)
         with progress() as bars, pool() as threads:
             audit = Audit(metadata, storage, store, wanted, session.clock)
             audit.observe(threads, bars)

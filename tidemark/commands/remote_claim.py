@@ -12,7 +12,7 @@ from tidemark.remote.options import config_options, confirm, yes_option
 from tidemark.remote.storage import opened, storage_settings
 
 _WARNING = """\
-With this the files of this broker are the ones to go on with. Its next start copies and deletes
+With this the files of this broker are the ones to continue with. Its next start copies and deletes
 again as they say. What a later state of them has copied and they do not know stays in the store:
 `tidemark remote audit` finds it. What that state has deleted and they still know cannot be read.
 Another machine that runs as this broker must never start again."""
@@ -20,7 +20,7 @@ Another machine that runs as this broker must never start again."""
 _WARNING_MISSING = """\
 With this the store is taken for a new one: the next start writes a claim there and copies again.
 What was copied before is not copied again, and cannot be read where it is gone: see `tidemark
-remote audit`. If the former store still exists, do not go on: mount it, or correct the settings."""
+remote audit`. If the former store still exists, do not continue: mount it, or correct the settings."""
 
 
 @click.command("claim")

@@ -38,6 +38,6 @@ def command(*, factor: int, bootstrap: str, command_config: Path | None) -> None
         try:
             wait(cluster, chosen)
         except KeyboardInterrupt:
-            click.echo("interrupted: copying goes on; give the command again")
+            click.echo("interrupted: copying continues; give the command again")
             sys.exit(130)
     click.echo("each record is on the disks of two brokers before anything is done by it")

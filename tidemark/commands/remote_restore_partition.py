@@ -1,4 +1,4 @@
-"""`tidemark remote restore-partition`: the way out where only the store has records."""
+"""`tidemark remote restore-partition`: the remedy where only the store has records."""
 
 from pathlib import Path
 

@@ -35,7 +35,7 @@ def command(
 
     The node is the only voter of its cluster. It keeps its id and its data where they are; each
     controller begins with the node's metadata. Run again after a crash, with the same options, the
-    command goes on.
+    command continues.
     """
     config = load(config_file, override, list_without_effect=False)
     done = split_node(

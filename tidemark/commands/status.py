@@ -23,7 +23,7 @@ from tidemark.remote.options import (
     terminal_width,
 )
 from tidemark.status.asking import StatusAsker
-from tidemark.status.report import GREEN, judge
+from tidemark.status.report import GREEN, validate
 
 NOT_REACHED: Final = 2
 """Exit code: no node answers."""
@@ -56,7 +56,7 @@ def command(
 ) -> None:
     """Show all nodes of a cluster, its topics, and how far the remote tier is.
 
-    Exit code 0: all is green. 1: it is not; with the reasons, and the ways out. 2: no node answers;
+    Exit code 0: all is green. 1: it is not; with the reasons, and the remedies. 2: no node answers;
     then with the last lines of the logs that `tidemark dev` keeps in --data.
     """
     settings = client_settings(command_config)
@@ -64,7 +64,7 @@ def command(
         click.echo(f"tidemark: no effect here: {', '.join(settings.without_effect)}", err=True)
     servers = bootstrap_beside(bootstrap_controller)
     asker = StatusAsker(servers, bootstrap_controller, settings, SystemClock())
-    report = judge(asker.ask())
+    report = validate(asker.ask())
     if as_json:
         print_json({"version": __version__, **report.as_json()})
     else:

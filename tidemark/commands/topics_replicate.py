@@ -40,7 +40,7 @@ def command(
 
     They go to brokers of other racks first, then to those with the fewest replicas. Topics are read
     and written meanwhile. The command may be ended at any time, and given again: what has begun
-    goes on, and nothing is done twice. Exit code 1: a topic was refused.
+    continues, and nothing is done twice. Exit code 1: a topic was refused.
     """
     if is_all == bool(topics):
         raise WrongOptionError("name topics, or --all")
@@ -52,7 +52,7 @@ def command(
             if chosen and not no_wait:
                 wait(cluster, chosen)
         except KeyboardInterrupt:
-            click.echo("interrupted: copying goes on; the same command shows how far it is")
+            click.echo("interrupted: copying continues; the same command shows how far it is")
             sys.exit(130)
     # Of all topics those that cannot have replicas yet are no failure.
     codes = {one.code for one in refused.values()}

@@ -34,7 +34,7 @@ from tidemark.node_files.log_directories import stopped
 STOP_LIMITS_MS: Final = (20_000, 10_000)
 """Of the broker, then of the controllers."""
 _START_MS: Final = 60_000
-_LOOK_S: Final = 0.2
+_POLL_S: Final = 0.2
 _ANSWER_S: Final = 1.0
 
 Say = Callable[[str], None]
@@ -154,7 +154,7 @@ class DevCluster:
             last = self._lacks(cluster_id)
             if not last:
                 return True
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         say(f"clients are not served after {_START_MS // 1000} s: {last}; see the logs")
         return False
 
@@ -178,12 +178,12 @@ class DevCluster:
         return f"{', '.join(away)}: not there yet" if away else ""
 
     def _wait(self, say: Say) -> int:
-        """Wait until none is left; one that ends is said, and the others go on."""
+        """Wait until none is left; one that ends is said, and the others continue."""
         while len(self._has_ended) < len(self._nodes):
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
             for node in self._ended(say):
                 say(
-                    f"  The others go on. Start it again by hand:\n"
+                    f"  The others continue. Start it again by hand:\n"
                     f"    tidemark start --config {node.config_file}"
                 )
         say("no node is left")

@@ -159,7 +159,7 @@ def dev_controller_settings(data: Path, ports: ClusterPorts, node_id: int) -> di
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ports.voters(),
         "log.dirs": str(data / f"controller-{node_id}" / "metadata"),
-        # it judges the settings of topics by these
+        # it validates the settings of topics by these
         "remote.log.storage.system.enable": "true",
         **ports.copies(),
         **ports.page(len(ports.others) + node_id),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AsyncBroker:
-    """`tidemark.Broker` with methods that are awaited; the event loop goes on meanwhile.
+    """`tidemark.Broker` with methods that are awaited; the event loop continues meanwhile.
 
     Members mean what they mean there. Clients are confluent_kafka's; others (aiokafka, say) are
     given `bootstrap_servers`.

@@ -125,7 +125,7 @@ class Broker:
         ]
         return f"<tidemark.Broker {where}: {', '.join(states)}>"
 
-    # -- life
+    # -- lifecycle
 
     def __enter__(self) -> Self:
         return self.start()
@@ -151,7 +151,7 @@ class Broker:
 
         Raises:
             BrokerStartError: a node does not start; with the last lines of its log. Where it has
-                run before, its data stay for another try, and the other nodes go on.
+                run before, its data stay for another try, and the other nodes continue.
         """
         with self._lock:
             missing = [one for one in self._meant(node_id) if not self._runs(one)]
@@ -181,7 +181,7 @@ class Broker:
             self.close()  # its guardian is gone
 
     def close(self) -> None:
-        """End it for good; what lay in a temporary directory is removed.
+        """End it permanently; what lay in a temporary directory is removed.
 
         With a given data directory it is stopped as a broker is, else it is killed. A process that
         was forked from the one that started it ends nothing.
@@ -232,7 +232,7 @@ class Broker:
         self._have("pause", node_id)
 
     def resume(self, node_id: int | None = None) -> None:
-        """Let it go on after `pause`.
+        """Let it continue after `pause`.
 
         Raises:
             BrokerError: it does not run.
@@ -251,7 +251,7 @@ class Broker:
         """Cut a broker off from all other nodes until `heal`, or until it is stopped or killed.
 
         Its connections to brokers and controllers end, in both directions, and new ones fail at
-        once. Its clocks go on: it loses its session as one that is lost does.
+        once. Its clocks continue: it loses its session as one that is lost does.
 
         Args:
             node_id: of the broker; None: each is alone.
@@ -553,7 +553,7 @@ class Broker:
         if not self._runs(node_id):
             raise BrokerError(f"{command}: {shown} does not run; start() starts it again")
         if node_id in self._guarded.paused:
-            raise BrokerError(f"{command}: {shown} is paused; resume() lets it go on")
+            raise BrokerError(f"{command}: {shown} is paused; resume() lets it continue")
         return self._nodes.control_address(node_id)
 
     def _note_offset(self, address: str) -> None:

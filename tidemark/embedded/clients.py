@@ -35,7 +35,7 @@ _WITH_UNDERSCORES: Final = frozenset(
 _GROUPLESS: Final = "tidemark-no-group"
 TOPIC_S_MAX: Final = 30.0
 _PROBE: Final = "tidemark-probe"
-_LOOK_S: Final = 0.05
+_POLL_S: Final = 0.05
 
 
 def producer(bootstrap_servers: str, config: Mapping[str, Any]) -> "Producer":
@@ -118,7 +118,7 @@ def wait_for_brokers(client: "AdminClient", count: int) -> None:
         except KafkaException as error:
             if time.monotonic() > ends_at:
                 raise BrokerError(f"not all {count} brokers are back: {error}") from None
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         else:
             return
 

@@ -2,7 +2,7 @@
 
 
 class BrokerError(Exception):
-    """The broker cannot do what was asked; the message says why, and the way out."""
+    """The broker cannot do what was asked; the message says why, and the remedy."""
 
 
 class BrokerStartError(BrokerError):

@@ -84,7 +84,9 @@ class Guarded:
             environment=environment,
             log=str(log),
         )
-        self._forget(node_id)  # of its former life: what the new one says comes after the answer
+        self._forget(
+            node_id
+        )  # of its former incarnation: what the new one says comes after the answer
         self.pids[node_id] = int(answer["pid"])
 
     def request(self, do: str, node_id: int, **more: Any) -> dict[str, Any]:

@@ -100,7 +100,7 @@ class Nodes:
         return {} if self.guarded is None else dict(self.guarded.pids)
 
     def control_address(self, node_id: int) -> str:
-        """host:port of a broker's control listener, in its life now."""
+        """host:port of a broker's control listener, in its incarnation now."""
         return self._control_addresses[node_id]
 
     def log_file(self, data: Path, node_id: int) -> Path:
@@ -109,7 +109,7 @@ class Nodes:
         name = f"controller-{node_id}" if node_id in self.controllers else broker_name(number)
         return data / f"{name}.log"
 
-    # -- life
+    # -- lifecycle
 
     def start(self, node_ids: Iterable[int], data: Path) -> None:
         """Start nodes that do not run; other ports are taken where somebody else was quicker.

@@ -45,7 +45,7 @@ def node_settings(
         data: directory for the logs and for the remote tier.
         ports: of all nodes; without controllers the broker is its own.
         token: of the control listeners.
-        given: what the test sets; it comes last, and controllers have it to judge topics by.
+        given: what the test sets; it comes last, and controllers have it to validate topics by.
 
     Raises:
         ConfigError: it says of several brokers where they listen, where their data lie or who they
@@ -64,7 +64,7 @@ def node_settings(
         if "CONTROLLER:" not in given.get("listeners", "CONTROLLER:"):
             raise ConfigError(
                 "listeners", given["listeners"],
-                "must be left out: clients have bootstrap_servers; or name CONTROLLER://127.0.0.1:0"
+                "must be omitted: clients have bootstrap_servers; or name CONTROLLER://127.0.0.1:0"
                 " as well",
             )  # fmt: skip
         settings = dev_settings(data, ports.broker) | {
@@ -79,7 +79,7 @@ def node_settings(
         for one in range(1, len(ports.controllers) + 1)
     }
     if ports.others and (own := sorted(given.keys() - theirs.keys())):
-        raise ConfigError(own[0], given[own[0]], "must be left out: each of several has its own")
+        raise ConfigError(own[0], given[own[0]], "must be omitted: each of several has its own")
     for number, port in enumerate((ports.broker, *ports.others)):
         settings = dev_broker_settings(data, ports, None, number) | _QUICK | broker
         if ports.others:

@@ -1,7 +1,7 @@
 """Gives a lost log directory up in the metadata, where decisions are taken.
 
 A sole voter is stopped, and decides by its own metadata log. Any other node asks the active
-controller, under the epoch of its broker: one that has registered anew meanwhile loses nothing.
+controller, under the epoch of its broker: one that has registered again meanwhile loses nothing.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any, Final
 from broker.config.broker_config import BrokerConfig
 from broker.handlers.controllers.replica_directories import FORGETS, FORGETS_LAST_COPIES
 from broker.node.directories import Directories
-from broker.node.directory_checks import check_lives
+from broker.node.directory_checks import check_incarnations_of_directories
 from broker.node.metadata_log import metadata_log_config, open_metadata_node
 from kafka_client.blocking import BlockingClient, ClusterError
 from kafka_protocol.errors import ErrorCode, TidemarkError
@@ -52,7 +52,9 @@ async def forget_as_sole_voter(
     try:
         # An old copy of the metadata must not be written to.
         node.open(
-            lambda image: check_lives(directories, image, config.log_dirs, config.node_id, disk)
+            lambda image: check_incarnations_of_directories(
+                directories, image, config.log_dirs, config.node_id, disk
+            )
         )
         if not node.is_alone:
             return None
@@ -139,7 +141,7 @@ def forgotten_by(
     code = ErrorCode.of(answer.error_code)
     if code == ErrorCode.STALE_BROKER_EPOCH:
         raise ForgetError(
-            f"the directory was not forgotten: broker {broker_id} has registered anew meanwhile. "
+            f"the directory was not forgotten: broker {broker_id} has registered again meanwhile. "
             "Give the command again"
         )
     if code == ErrorCode.INVALID_REQUEST:

@@ -1,4 +1,4 @@
-"""The log directories of a node as its disks and its metadata see them, and the two ways out.
+"""The log directories of a node as its disks and its metadata see them, and the two remedies.
 
 A broker keeps a directory offline that is missing, or that is a copy of another time. A person who
 knows better says so here: `accept` takes such a copy as it is, `forget` gives a lost directory up.
@@ -14,12 +14,12 @@ from pathlib import Path
 
 from broker.config.broker_config import BrokerConfig
 from broker.node.directories import Directories, open_directories
-from broker.node.lives import Life, dump_lives, read_lives
+from broker.node.incarnation_history import Incarnation, dump_incarnations, read_incarnations
 from kafka_protocol.errors import CorruptFileError, TidemarkError
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.wire.primitives import uuid_from_any_text, uuid_to_text
-from local_log.manager.log_dir import LIVES
+from local_log.manager.log_dir import INCARNATION_HISTORY
 from metadata_topic.controller.directories import (
     Forgotten,
     known_directories,
@@ -72,16 +72,23 @@ def directory_rows(config: BrokerConfig, disk: Disk) -> list[DirectoryRow]:
             rows.append(DirectoryRow("", str(path), state, 0))
             continue
         seen.add(directory_id)
-        life = None if broker is None else broker.last_life_of(directory_id)
+        incarnation = None if broker is None else broker.last_incarnation_of(directory_id)
         later = _later_end(disk, path, image)
         if later is not None:
             state = f"written when the metadata log ended at {later}: that log is an older copy"
-        elif life is not None and path != config.metadata_log_dir and not _names(disk, path, life):
-            state = f"of another time: {LIVES} does not name the last life of this broker"
+        elif (
+            incarnation is not None
+            and path != config.metadata_log_dir
+            and not _names(disk, path, incarnation)
+        ):
+            state = (
+                f"of another time: {INCARNATION_HISTORY} does not name the last incarnation of "
+                "this broker"
+            )
         elif path in offline:
             state = (
                 f"there, offline in the running broker: {offline[path]}. Make room on the disk or "
-                "mend it, then start the broker again"
+                "repair it, then start the broker again"
             )
         rows.append(
             DirectoryRow(uuid_to_text(directory_id), str(path), state, counts[directory_id])
@@ -122,13 +129,13 @@ def _state_of(path: Path, disk: Disk) -> tuple[bytes | None, str]:
     return meta.directory_id, "there"
 
 
-def _names(disk: Disk, path: Path, life: bytes) -> bool:
-    return life in [known.incarnation_id for known in read_lives(disk, path)]
+def _names(disk: Disk, path: Path, incarnation: bytes) -> bool:
+    return incarnation in [known.incarnation_id for known in read_incarnations(disk, path)]
 
 
 def _later_end(disk: Disk, path: Path, image: MetadataImage) -> int | None:
     """Where the metadata log ended when this directory was written, if that is beyond its end."""
-    ends = [known.metadata_end for known in read_lives(disk, path)]
+    ends = [known.metadata_end for known in read_incarnations(disk, path)]
     return next((end for end in ends if end > image.provenance.end_offset), None)
 
 
@@ -167,11 +174,14 @@ def accept(config: BrokerConfig, directory: str, disk: Disk) -> Path:
             )
         image = read_image(config, disk)
         broker = image.brokers.get(config.node_id)
-        life = None if broker is None else broker.last_life_of(directory_id)
+        incarnation = None if broker is None else broker.last_incarnation_of(directory_id)
         is_behind = _later_end(disk, path, image) is not None
-        if not is_behind and (life is None or _names(disk, path, life)):
+        if not is_behind and (incarnation is None or _names(disk, path, incarnation)):
             raise LogDirectoryError(f"log directory {directory} ({path}) is not of another time")
-        disk.atomic_write(path / LIVES, dump_lives([] if life is None else [Life(life, 0)]))
+        disk.atomic_write(
+            path / INCARNATION_HISTORY,
+            dump_incarnations([] if incarnation is None else [Incarnation(incarnation, 0)]),
+        )
         return path
 
 
@@ -185,7 +195,8 @@ def lost_by_forgetting(config: BrokerConfig, directory: str, disk: Disk) -> list
     for row in directory_rows(config, disk):
         if not row.id and row.state.startswith("cannot be used"):
             raise LogDirectoryError(
-                f"log directory {row.path} {row.state}; it may be {directory}: mend it, or take it "
+                f"log directory {row.path} {row.state}; it may be {directory}: repair it, or take "
+                "it "
                 "out of log.dirs first"
             )
         if row.path and row.id == uuid_to_text(directory_id):
@@ -218,7 +229,7 @@ def beyond_the_disk(config: BrokerConfig, lost: list[str], disk: Disk) -> list[s
             f"{len(tiered)} of them are tiered ({', '.join(tiered[:_SHOWN_MAX])}"
             f"{', ...' if len(tiered) > _SHOWN_MAX else ''}): what was copied stays in the "
             "remote store; where nobody has local records, `tidemark remote restore-partition` "
-            "goes on above it once they have begun anew."
+            "continues above it once they have begun again."
         )
     if REMOTE_LOG_METADATA_TOPIC in topics.values():
         lines.append(
@@ -234,7 +245,7 @@ def forget(
 ) -> Forgotten:
     """Give a lost directory up, see `forget_directory`.
 
-    What begins anew does so at the next start, or at once where the broker runs. A node that is a
+    What begins again does so at the next start, or at once where the broker runs. A node that is a
     controller must be stopped.
 
     Raises:

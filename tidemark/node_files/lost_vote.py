@@ -22,7 +22,8 @@ def abstain(config: BrokerConfig, epoch: int, disk: Disk, rng: Rng) -> None:
     """Write a quorum-state that gives no vote up to `epoch`; the node is stopped.
 
     Raises:
-        LogDirectoryError: it is not missing, this node may go on without, or the epoch is too low.
+        LogDirectoryError: it is not missing, this node may continue without, or the epoch is too
+            low.
         UnusableMetadataError: the metadata directory cannot be used.
     """
     if not config.is_controller:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
-from broker.replica.wanted import wanted_replica
+from broker.replica.target_replica import target_replica
 from kafka_protocol.errors import CorruptFileError, TidemarkError
 from kafka_protocol.files.meta_properties import (
     META_PROPERTIES,
@@ -137,9 +137,9 @@ def inspections(config: BrokerConfig, topic: str, partition: int, disk: Disk) ->
 
 
 def placement_problem(config: BrokerConfig, topic: str, partition: int, disk: Disk) -> str:
-    """Say why a start does not even look at the log of a partition, with the way out.
+    """Say why a start does not even look at the log of a partition, with the remedy.
 
-    Directories of another time are not judged here: `tidemark directories list` shows them.
+    Directories of another time are not validated here: `tidemark directories list` shows them.
 
     Returns:
         Empty if the metadata and the directories agree.
@@ -160,7 +160,7 @@ def placement_problem(config: BrokerConfig, topic: str, partition: int, disk: Di
                     found.append(_look(disk, meta.directory_id, path / partition_dir(tp)))
     known = known_directories(image, config.node_id)
     is_missing_some = len(working) < len(config.log_dirs) or not known <= working
-    wanted = wanted_replica(
+    wanted = target_replica(
         image,
         config.node_id,
         tp,

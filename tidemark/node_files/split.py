@@ -11,8 +11,8 @@ the new cluster can start:
 2. The node's metadata directory is renamed: no controller starts on what is left.
 3. The new directories get their name.
 
-A crash before 2 leaves the node as it was, and the next call makes everything anew. After 2 nothing
-is made again: the next call only does what is left of 3. docs/controllers.md has the table.
+A crash before 2 leaves the node as it was, and the next call makes everything again. After 2
+nothing is made again: the next call only does what is left of 3. docs/controllers.md has the table.
 """
 
 import json
@@ -28,7 +28,7 @@ from broker.config.properties import dump
 from broker.config.rules import CLUSTER_SECRET_KEY
 from broker.node.cluster_secret import draw_cluster_secret, read_cluster_secret
 from broker.node.directories import Directories
-from broker.node.directory_checks import check_lives
+from broker.node.directory_checks import check_incarnations_of_directories
 from broker.node.raft_config import quorum_settings
 from kafka_protocol.errors import CorruptFileError, TidemarkError
 from kafka_protocol.files.sealed import seal, unseal
@@ -146,7 +146,7 @@ def split_node(
 
     Raises:
         SplitError, ConfigError, DirectoryError, UnusableMetadataError: nothing was changed.
-        OSError: the disk failed; the same call again goes on.
+        OSError: the disk failed; the same call again continues.
     """
     voters = _controllers(config, controllers)
     into = into.resolve()
@@ -208,7 +208,7 @@ def _check_place(config: BrokerConfig, into: Path) -> None:
 
 
 def _read_former(config: BrokerConfig, directories: Directories, disk: Disk, rng: Rng) -> _Former:
-    """Read and judge the node; nothing is changed."""
+    """Read and validate the node; nothing is changed."""
     for path in config.log_dirs:
         if path in directories.ids and not disk.exists(path / CLEAN_SHUTDOWN):
             raise SplitError(
@@ -232,7 +232,7 @@ def _read_former(config: BrokerConfig, directories: Directories, disk: Disk, rng
             "brokers with `tidemark format`"
         )
     image = found.loader.take()[0]
-    check_lives(directories, image, config.log_dirs, config.node_id, disk)
+    check_incarnations_of_directories(directories, image, config.log_dirs, config.node_id, disk)
     _check_complete(config, directories, image)
     return _Former(
         found=found,

@@ -1,9 +1,9 @@
 """The server.properties of the nodes that a combined node becomes: controllers, and a broker.
 
-Pure. What the combined node was told goes on, with the addresses, roles and directories of each new
-node. A controller judges topics by the cluster's defaults and limits, so it gets them, too; it gets
-neither the storage plugin's settings nor those of the metadata manager's clients: both may hold
-secrets, and it runs neither. Where the node has pages, each controller gets some of its own.
+Pure. What the combined node was told continues, with the addresses, roles and directories of each
+new node. A controller validates topics by the cluster's defaults and limits, so it gets them, too;
+it gets neither the storage plugin's settings nor those of the metadata manager's clients: both may
+hold secrets, and it runs neither. Where the node has pages, each controller gets some of its own.
 """
 
 from collections.abc import Mapping, Sequence

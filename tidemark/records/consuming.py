@@ -140,8 +140,8 @@ class Reading:
             found = starts(asked.topic, asked.place, held, times)
         except PlaceError as error:
             raise ClusterError(f"{error}; asked at {client.bootstrap}") from None
-        if found.left_out:
-            self._say(f"left out, for it is out of range: {describe(asked.topic, found.left_out)}")
+        if found.excluded:
+            self._say(f"excluded, for it is out of range: {describe(asked.topic, found.excluded)}")
         self._assign(found.offsets, held)
 
     def _assign(self, offsets: Mapping[int, int], held: Mapping[int, Bounds]) -> None:
@@ -159,7 +159,7 @@ class Reading:
     def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
         """The group gave partitions, perhaps none.
 
-        The consumer goes on where the group has committed, which its first event shows: a record,
+        The consumer continues where the group has committed, which its first event shows: a record,
         or the end.
         """
         numbers = [one.partition for one in partitions]

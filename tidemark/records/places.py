@@ -49,7 +49,7 @@ class Word(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FromEnd:
-    """So many offsets before the end of each partition; what it does not hold is left out."""
+    """So many offsets before the end of each partition; what it does not hold is excluded."""
 
     count: int
 
@@ -78,11 +78,11 @@ class Starts:
 
     Attributes:
         offsets: by partition.
-        left_out: partitions that do not hold the offset, and what they hold.
+        excluded: partitions that do not hold the offset, and what they hold.
     """
 
     offsets: Mapping[int, int]
-    left_out: Mapping[int, Bounds] = field(default_factory=dict)
+    excluded: Mapping[int, Bounds] = field(default_factory=dict)
 
 
 def parse_place(text: str, now_ms: int) -> Place:
@@ -187,10 +187,10 @@ def starts(
     if not isinstance(place, int):
         return Starts({one: _start(place, held[one], at_times.get(one)) for one in held})
     here = {one: place for one, bounds in held.items() if bounds.start <= place <= bounds.end}
-    left_out = {one: bounds for one, bounds in held.items() if one not in here}
+    excluded = {one: bounds for one, bounds in held.items() if one not in here}
     if held and not here:
         raise PlaceError(f"offset {place} is out of range: {describe(topic, held)}")
-    return Starts(here, left_out)
+    return Starts(here, excluded)
 
 
 def _start(place: Word | FromEnd | AtTime, held: Bounds, at_time: int | None) -> int:

@@ -1,14 +1,14 @@
 """What a log is to be whose end or epoch chain is lost: the deciding of `remote adopt`. Pure.
 
 Log end: no offset that was given is given again, so the log ends at the highest offset that is
-proved to have been given, or above. What finished segments hold stays readable: where they go on
-beyond the local end, the log begins anew where they end, and the local segments, whose offsets they
-hold too, are set aside. Else the local segments stay, also where other records, lost since, had
-their offsets before. What neither tier holds is a gap. What was given until then is remembered as
-adopted.
+proved to have been given, or above. What finished segments hold stays readable: where they continue
+beyond the local end, the log begins again where they end, and the local segments, whose offsets
+they hold too, are set aside. Else the local segments stay, also where other records, lost since,
+had their offsets before. What neither tier holds is a gap. What was given until then is remembered
+as adopted.
 
 Chain: the epochs that the named index tells, then those of the metadata records above it, then
-those of the local batches. The rules of the tier judge the result before anything is written.
+those of the local batches. The rules of the tier validate the result before anything is written.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from kafka_protocol.types import EpochEntry
 from local_log.recovery.acceptance import Adopted
 from local_log.recovery.inspection import Inspection
 from rlm.link.messages import LogDescription
-from rlm.maintenance.settling import (
+from rlm.maintenance.log_validation import (
     chain_lost,
     chain_of,
     counts,
@@ -42,7 +42,7 @@ class AdoptRefusedError(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class EndAdoption:
-    """The way out of a lost log end.
+    """The remedy of a lost log end.
 
     Attributes:
         adopted: what the next start makes.
@@ -135,7 +135,9 @@ def adopt_end(
     else:
         begin, first, given_up = None, here, (here, here)
     below = [entry for entry in chain_of(log) if entry.start_offset < first]
-    if begin is not None:  # what later lives appended below the log start goes with their segments
+    if (
+        begin is not None
+    ):  # what later incarnations appended below the log start goes with their segments
         below = [entry for entry in below if entry.epoch <= spans[0].epoch]
     chain = _continued(below, _finished_spans(history), first, end)
     adopted = Adopted(begin, end, tuple(chain))
@@ -149,7 +151,7 @@ def adopt_end(
 def _check(
     log: LogDescription, history: PartitionHistory, adopted: Adopted, adopted_epoch: int
 ) -> None:
-    """Judge the log that would be made by the rules of the tier."""
+    """Validate the log that would be made by the rules of the tier."""
     local_start = log.local_log_start_offset if adopted.begin is None else adopted.begin
     made = LogDescription(
         log.topic_id,

@@ -130,7 +130,7 @@ class Observed:
     is_closing: bool = False
 
 
-def judge(seen: Observed, *, now_ms: int, copy_max_ms: int) -> Iterator[Finding]:
+def validate(seen: Observed, *, now_ms: int, copy_max_ms: int) -> Iterator[Finding]:
     """All findings of a partition.
 
     Args:
@@ -178,8 +178,8 @@ def _started(
 def _duplicates(still: Sequence[SegmentEntry]) -> Iterator[Finding]:
     """What the overlap rule gives up, of segments that count as copies for every lineage.
 
-    One that goes on where another lineage has a later epoch is none for that one: its leader copies
-    what is below once more (`lineage.superseded`).
+    One that continues where another lineage has a later epoch is none for that one: its leader
+    copies what is below once more (`lineage.superseded`).
     """
     ordered = sorted(
         (one.finished_order, one.metadata.id.id, one.metadata)

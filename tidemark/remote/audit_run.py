@@ -12,7 +12,7 @@ this order:
     C   contents of segments that were FINISHED at M1
     M2  the metadata again, from M1 on to its end
 
-and ids whose state changed between M1 and M2 ("in motion") are not judged this time.
+and ids whose state changed between M1 and M2 ("in motion") are not validated this time.
 
 1. FINISHED at M2 and not in motion: it was FINISHED all the time from M1 to M2. Its objects were
    all there before M1, and nobody may delete them before M2. Whatever L or C did not find is
@@ -44,7 +44,7 @@ from rsm_plugins.layout.objects import UnsafeNameError, partition_folder
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
 from runtime.executors import Pool
-from tidemark.remote.audit import SUFFIXES, Finding, Held, Kind, Observed, judge, layout_bases
+from tidemark.remote.audit import SUFFIXES, Finding, Held, Kind, Observed, layout_bases, validate
 from tidemark.remote.audit_brokers import NOBODY, Led
 from tidemark.remote.contents import Checked, check
 from tidemark.remote.metadata_reader import MetadataReader
@@ -53,7 +53,7 @@ from tidemark.remote.store_view import StoreView
 
 _WINDOW = 32
 _REASONS_MAX = 20
-_TELL_EVERY = 1_000
+_REPORT_EVERY = 1_000
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Totals:
             store belong together.
         unchecked: why segments could not be read back, the first few.
         unchecked_count: all of them.
-        in_motion: segments that changed while the audit looked: not judged.
+        in_motion: segments that changed while the audit looked: not validated.
         listed: whether the store could be listed.
         metadata_is_whole: every record ever written was read and understood.
         led: by leader.
@@ -94,7 +94,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AuditScope:
     """What to audit, and how.
 
     Attributes:
@@ -142,7 +142,7 @@ class Audit:
         metadata: MetadataReader,
         storage: RemoteStorageManager,
         store: StoreView,
-        wanted: Wanted,
+        wanted: AuditScope,
         clock: Clock,
     ) -> None:
         self.totals = Totals()
@@ -179,7 +179,7 @@ class Audit:
         self.totals.in_motion = sum(map(len, self._moved.values()))
         for seen in self._observed():
             led = self._led_with(seen.partition)
-            for finding in judge(seen, now_ms=now_ms, copy_max_ms=self._wanted.copy_max_ms):
+            for finding in validate(seen, now_ms=now_ms, copy_max_ms=self._wanted.copy_max_ms):
                 self.totals.findings[finding.kind] += 1
                 led.findings += 1
                 yield finding
@@ -205,7 +205,7 @@ class Audit:
         for prefix in self._prefixes():
             for one in lister.list_objects(prefix):
                 self._store.add(one)
-                if self._store.listed.objects % _TELL_EVERY == 0:
+                if self._store.listed.objects % _REPORT_EVERY == 0:
                     tell(self._store.listed.objects, None)
         tell(self._store.listed.objects, self._store.listed.objects)
         self._store.complete()

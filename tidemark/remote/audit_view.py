@@ -116,7 +116,7 @@ def print_totals(console: Console, totals: Totals, *, deep: bool, took_ms: int) 
     console.print(f"{how}: {size_text(totals.read_bytes)} in {age_text(took_ms)}")
     if totals.in_motion:
         count = count_text(totals.in_motion, "segment")
-        console.print(f"copied or deleted meanwhile, and not judged: {count}")
+        console.print(f"copied or deleted meanwhile, and not validated: {count}")
     for reason in totals.unchecked:
         console.print(Text(f"not read back: {reason}", style="red"), soft_wrap=True)
     if totals.unchecked_count:

@@ -1,8 +1,8 @@
 """A broker's claim on the store, and its own counter: compared, and brought together by a person.
 
 A tier whose store holds a higher claim than its own files know copies and deletes nothing
-(`rlm.maintenance.claim`). Who knows that these files are the ones to go on with says so here: the
-counter is set to the claim, and the next start goes on above both. Only a damaged claim is
+(`rlm.maintenance.claim`). Who knows that these files are the ones to continue with says so here:
+the counter is set to the claim, and the next start continues above both. Only a damaged claim is
 replaced: while the store holds none, an older copy would be taken for the right one. Where the
 store was emptied or replaced, the counter forgets that it ever held a claim.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from broker.config.broker_config import BrokerConfig
 from broker.remote.process import take_tier_lock
-from rlm.maintenance.claim import judge
+from rlm.maintenance.claim import validate
 from rlm.maintenance.incarnation import FILE_NAME, Counter, check_forms, dump, read
 from rlmm.rocksdb_store import highest_incarnation
 from rsm_plugins.api import ClaimKeeper, RemoteObjectDamagedError, RemoteStorageManager
@@ -47,7 +47,7 @@ class Comparison:
     @property
     def reason(self) -> str:
         """Why the tier would copy nothing; empty where it would."""
-        return self.damaged or judge(self.found, self.local)
+        return self.damaged or validate(self.found, self.local)
 
     @property
     def is_missing(self) -> bool:
@@ -56,7 +56,7 @@ class Comparison:
 
     @property
     def wanted(self) -> Counter:
-        """The counter with which it goes on: above everything known, and all of it its own.
+        """The counter with which it continues: above everything known, and all of it its own.
 
         A damaged claim is not known; it was not above the clock.
         """

@@ -1,7 +1,7 @@
 """Reads `__remote_log_metadata` to its end, as any client may, into a store of its own.
 
-Records are judged by the code that the metadata manager uses (`TopicReader`: fence, state tables,
-skipped records), so a tool knows exactly the segments that the tiers know. Each call of
+Records are validated by the code that the metadata manager uses (`TopicReader`: fence, state
+tables, skipped records), so a tool knows exactly the segments that the tiers know. Each call of
 `read_to_end` goes to the end of that moment and says what has changed on the way: an audit needs to
 know what the metadata said before and after it looked at the store.
 """

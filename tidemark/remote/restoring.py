@@ -97,7 +97,7 @@ def why_refused(
     active: Collection[int],
     lost: Collection[int],
 ) -> str:
-    """Why the partition must not begin again, with the way out; "": it may.
+    """Why the partition must not begin again, with the remedy; "": it may.
 
     Args:
         partition: as the metadata say.
@@ -192,7 +192,7 @@ def _meaning(code: int) -> str:
         case ErrorCode.INVALID_REQUEST:
             return (
                 "its leader has not found that all local copies are lost. Health of the leader "
-                "names what is wrong with it, and the way out"
+                "names what is wrong with it, and the remedy"
             )
         case ErrorCode.OFFSET_OUT_OF_RANGE:
             return "more offsets were proved meanwhile; give the command again"

@@ -71,7 +71,7 @@ def as_text(
         now_ms: for the ages.
         width: columns at hand.
         ink: what to draw with.
-        everything: no segment is left out.
+        everything: no segment is excluded.
     """
     tiered = "" if found.is_tiered else "  (not tiered: remote.storage.enable is false)"
     parts: list[RenderableType] = [
@@ -130,13 +130,13 @@ def _partition(
     yield Text(f"{topic}-{found.partition}  {range_text}", style="bold")
     if not is_empty:
         yield from _drawing(found, width, ink)
-    left_out = 0 if everything else max(0, len(found.segments) - LINES_SHOWN)
+    excluded = 0 if everything else max(0, len(found.segments) - LINES_SHOWN)
     if found.segments:
-        yield _table(found.segments, now_ms, width, left_out)
+        yield _table(found.segments, now_ms, width, excluded)
     under_way = len(found.segments) - found.finished_count
     more = f", {under_way:,} being copied or deleted" if under_way else ""
     count, size = count_text(found.finished_count, "segment"), size_text(found.finished_bytes)
-    hidden = f"; {left_out:,} are not shown, --all shows them" if left_out else ""
+    hidden = f"; {excluded:,} are not shown, --all shows them" if excluded else ""
     total = f"{count} finished, {size}{more}{hidden}"
     yield Text(total if found.segments else "nothing in the remote tier")
     shown = found.problems if everything else found.problems[:LINES_SHOWN]
@@ -192,7 +192,7 @@ def _filled(items: Sequence[str], columns: int) -> Iterator[str]:
 
 
 def _table(
-    segments: Sequence[RemoteLogSegmentMetadata], now_ms: int, width: int, left_out: int
+    segments: Sequence[RemoteLogSegmentMetadata], now_ms: int, width: int, excluded: int
 ) -> RenderableType:
     """Where the terminal is narrow, columns move together, and at last the ids are folded."""
     gap = _GAP if width >= _WIDTH_OF_WIDE_GAPS else 1
@@ -204,12 +204,12 @@ def _table(
     table.add_column("age", justify="right", no_wrap=True)
     table.add_column("segment id", overflow="fold", min_width=len("segment id"))
     table.add_column("broker", justify="right", no_wrap=True)
-    head = (len(segments) - left_out + 1) // 2 if left_out else len(segments)
+    head = (len(segments) - excluded + 1) // 2 if excluded else len(segments)
     for one in segments[:head]:
         table.add_row(*_row(one, now_ms))
-    if left_out:
-        table.add_row("...", f"{left_out:,} more")
-        for one in segments[head + left_out :]:
+    if excluded:
+        table.add_row("...", f"{excluded:,} more")
+        for one in segments[head + excluded :]:
             table.add_row(*_row(one, now_ms))
     return table
 

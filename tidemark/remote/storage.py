@@ -46,7 +46,7 @@ def settings_of(file: Path | None, pairs: Iterable[str]) -> dict[str, str]:
 
 
 def make_plugin(class_name: str, settings: Mapping[str, str]) -> RemoteStorageManager:
-    """Load and configure a plugin; what it raises goes on as it is."""
+    """Load and configure a plugin; what it raises continues as it is."""
     manager = load_storage_manager(class_name)
     manager.configure({**_FROM_BROKER, **settings})
     return manager

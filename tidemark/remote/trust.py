@@ -24,7 +24,7 @@ OURS = frozenset((*JAVA_COUNTERPARTS, *JAVA_COUNTERPARTS.values()))
 
 
 class Trust:
-    """Asks brokers and store as often as deletions are to go on."""
+    """Asks brokers and store as often as deletions are to continue."""
 
     def __init__(
         self, session: Session, storage: RemoteStorageManager, config: BrokerConfig | None
@@ -96,7 +96,8 @@ def why_other_manager(node_id: int, manager: str | None) -> str:
 def why_not_ours(node_id: int, found: int | None, known: Counter, path: str) -> str | None:
     """Why the store's claim does not show that these files are the right ones; None: it does.
 
-    Stricter than the tier's `judge`: a claim that is missing, or lower and unknown, is not enough.
+    Stricter than the tier's `validate`: a claim that is missing, or lower and unknown, is not
+    enough.
 
     Args:
         node_id: the broker.
@@ -121,6 +122,6 @@ def why_not_ours(node_id: int, found: int | None, known: Counter, path: str) -> 
         f"the store's claim {found} of broker {node_id} is {order} this"
         f" cluster's, whose last one is {known.claimed}: the directories are an older copy, or"
         " another machine writes as this broker, and the orphans may be its data. Put back the"
-        " newest directories, or say by `tidemark remote claim` that these are the ones to go on"
+        " newest directories, or say by `tidemark remote claim` that these are the ones to continue"
         " with"
     )

@@ -88,7 +88,7 @@ def line_of(outcome: Outcome) -> str:
 
 
 def settings_named(report: Report) -> list[str]:
-    """Settings that the reasons of broken promises name as a way out, the most frequent first."""
+    """Settings that the reasons of broken promises name as a remedy, the most frequent first."""
     broken = [one.reason for one in report.outcomes if one.verdict is Verdict.BROKEN]
     counted = Counter(name for reason in broken for name in set(_SETTING.findall(reason)))
     return [name for name, _ in counted.most_common()]
@@ -104,7 +104,7 @@ def summary(report: Report) -> Group:
     if report.interrupted_at:
         parts.append(Text(f"ended while this was asked: {report.interrupted_at}"))
     if named := settings_named(report):
-        parts.append(Text(f"what the reasons above name as a way out: {', '.join(named)}"))
+        parts.append(Text(f"what the reasons above name as a remedy: {', '.join(named)}"))
     parts += [Text(one) for one in report.warnings]
     kept, broken = report.count(Verdict.KEPT), report.count(Verdict.BROKEN)
     if report.stopped_for:

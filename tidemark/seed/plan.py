@@ -49,7 +49,7 @@ class SeedTopic:
     warning: str = ""
 
     def records(self) -> Iterator[tuple[Path, Record]]:
-        """All records with their files, read anew."""
+        """All records with their files, read again."""
         for path in self.record_files:
             for record in read_records(path, self.partitions, self.now_ms):
                 yield path, record

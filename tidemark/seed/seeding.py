@@ -89,7 +89,9 @@ class Seeder:
                 self._say(f"warning: {topic.warning}")
 
     def _fill_somehow(self, admin: Any, topic: SeedTopic) -> None:
-        """Fill a topic with batches; where one is refused begin anew, with a batch for each record.
+        """Fill a topic with batches.
+
+        Where one is refused begin again, with a batch for each record.
 
         A batch fails as a whole: only a record alone says which one is wrong, and a topic may take
         records that it does not take together.
@@ -153,7 +155,7 @@ class Seeder:
         try:
             self._send(producer, topic, failed)
         except BaseException:
-            producer.purge()  # nothing of it may come into a topic that is made anew
+            producer.purge()  # nothing of it may come into a topic that is made again
             producer.flush(_FLUSH_S)
             raise
 

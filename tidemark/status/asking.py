@@ -105,7 +105,7 @@ class StatusAsker:
         return None
 
     def _ask_for_partitions(self, first: Address, facts: ClusterFacts) -> None:
-        """Look at all, in the time that is left; where a broker fails, the next one goes on."""
+        """Look at all, in the time that is left; where a broker fails, the next one continues."""
         key, count, cursor = ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, None
         problems: list[ClusterError] = []
         with self._client() as client:

@@ -1,4 +1,4 @@
-"""Judges what was found of a cluster: green, yellow or red, with a reason for each that is not.
+"""Validates what was found of a cluster: green, yellow or red, with a reason for each that is not.
 
 Pure. Red: clients are not served, or nothing can be changed. Yellow: the next loss may do that, or
 a node says so of itself. What nobody could look at, such as a page on another machine's loopback,
@@ -61,7 +61,7 @@ class Reason(NamedTuple):
     """Why a cluster is not green.
 
     Attributes:
-        remedy: the way out; "" where the reason of a node says it itself.
+        remedy: the remedy; "" where the reason of a node says it itself.
     """
 
     text: str
@@ -82,12 +82,12 @@ class TopicRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A cluster, judged.
+    """A cluster, validated.
 
     Attributes:
-        reasons: why it is not green: red ones first.
-        remedies: the way out of those whose words do not say it.
-        facts: what was judged.
+        reasons: why it is not green: unhealthy ones first.
+        remedies: the remedy of those whose words do not say it.
+        facts: what was validated.
         topics: those that lack most in the remote tier first.
     """
 
@@ -167,23 +167,23 @@ class Report:
             yield f"and {len(tiered) - _TOPICS_MAX} more tiered topics"
 
 
-def judge(facts: ClusterFacts) -> Report:
+def validate(facts: ClusterFacts) -> Report:
     """Say what the facts mean."""
-    red: list[Reason] = []
+    unhealthy: list[Reason] = []
     yellow: list[Reason] = []
     if facts.quorum is None and facts.quorum_silence:
-        red.append(Reason(f"controllers: {facts.quorum_silence}", _NO_MAJORITY))
+        unhealthy.append(Reason(f"controllers: {facts.quorum_silence}", _NO_MAJORITY))
     if facts.broker_silence:
-        red.append(Reason(f"no broker answers: {facts.broker_silence}", _NO_BROKER))
+        unhealthy.append(Reason(f"no broker answers: {facts.broker_silence}", _NO_BROKER))
     for node in facts.controllers.values():
         yellow += _of_controller(node, facts.quorum)
     for node in (facts.brokers or {}).values():
         bad, poor = _of_broker(node, facts)
-        red, yellow = red + bad, yellow + poor
+        unhealthy, yellow = unhealthy + bad, yellow + poor
     if facts.offline:
         shown = ", ".join(facts.offline[:_SHOWN_MAX])
         more = f" and {len(facts.offline) - _SHOWN_MAX} more" * (len(facts.offline) > _SHOWN_MAX)
-        red.append(Reason(f"partitions without a leader: {shown}{more}", _NO_LEADER))
+        unhealthy.append(Reason(f"partitions without a leader: {shown}{more}", _NO_LEADER))
     if facts.partition_silence:
         text = f"not all partitions could be looked at: {facts.partition_silence}"
         yellow.append(Reason(text))
@@ -191,12 +191,12 @@ def judge(facts: ClusterFacts) -> Report:
     for node in nodes.values():
         if node.page is not None and node.page.status in (RED, YELLOW):
             reasons = node.page.reasons or (f"its health is {node.page.status}",)
-            into = red if node.page.status == RED else yellow
+            into = unhealthy if node.page.status == RED else yellow
             into += [
                 Reason(f"node {node.id}: {one}", node.page.remedies.get(one, "")) for one in reasons
             ]
-    status = RED if red else YELLOW if yellow else GREEN
-    found = dict(red + yellow)
+    status = RED if unhealthy else YELLOW if yellow else GREEN
+    found = dict(unhealthy + yellow)
     return Report(
         status,
         tuple(found),
@@ -236,19 +236,19 @@ def _of_controller(node: NodeFacts, quorum: QuorumDescription | None) -> list[Re
 
 
 def _of_broker(node: NodeFacts, facts: ClusterFacts) -> tuple[list[Reason], list[Reason]]:
-    """What is red and what is yellow."""
-    red, yellow = [], []
+    """What is unhealthy and what is yellow."""
+    unhealthy, yellow = [], []
     if node.is_fenced:
         text = f"broker {node.id} is fenced: the active controller takes no heartbeat from it"
-        red.append(Reason(text, "" if node.silence else _FENCED))
+        unhealthy.append(Reason(text, "" if node.silence else _FENCED))
     if node.silence:
-        red.append(Reason(f"broker {node.id} does not answer: {node.silence}", _AWAY))
+        unhealthy.append(Reason(f"broker {node.id} does not answer: {node.silence}", _AWAY))
     elif not node.is_fenced and facts.quorum is not None:
         yellow += [
             Reason(f"broker {node.id} does not fetch the metadata log: {text}", _CUT_OFF)
             for text in _behind(_replica(facts.quorum, node.id), facts.quorum)
         ]
-    return red, yellow
+    return unhealthy, yellow
 
 
 def _replica(quorum: QuorumDescription, node_id: int) -> ReplicaState | None:

@@ -22,10 +22,10 @@ _MARGIN: Final = 4
 _UNBOUNDED: Final = 1 << 62
 
 Ticket = int
-"""Names one parked request; given by the caller, unique for the life of the state."""
+"""Names one parked request; given by the caller, unique for the lifetime of the state."""
 
 
-class Room:
+class MemoryBudget:
     """Asked by each decision that would keep more.
 
     Up to the bound everything is taken. A quarter above it is for groups that are there, so
@@ -168,7 +168,7 @@ class DamagedRecord(TidemarkError):
     def __init__(self, *, offset: int, key: bytes, cause: str) -> None:
         super().__init__(
             f"the record at offset {offset} of __consumer_offsets cannot be read ({cause}); "
-            f"its key {key[:64].hex()} is left out, all others are loaded"
+            f"its key {key[:64].hex()} is excluded, all others are loaded"
         )
         self.offset, self.key = offset, key
 

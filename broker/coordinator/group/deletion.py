@@ -6,11 +6,11 @@ from itertools import chain, islice
 from broker.coordinator.group import refusals
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import GroupRecord, Ticket
+from broker.coordinator.group.decision_builder import DecisionBuilder
 from broker.coordinator.group.lifecycle import GroupStatus
 from broker.coordinator.group.offsets import OffsetStore
 from broker.coordinator.group.records import group_key, offset_key
 from broker.coordinator.group.replaying import Replay
-from broker.coordinator.group.turn import Turn
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
 
@@ -20,7 +20,7 @@ _SLICE = 500
 """How many offsets or groups one slice looks at: some milliseconds."""
 
 
-def delete_group(turn: Turn, replay: Replay, ticket: Ticket, group_id: str) -> None:
+def delete_group(builder: DecisionBuilder, replay: Replay, ticket: Ticket, group_id: str) -> None:
     """Delete an empty group with all of its offsets.
 
     They may be several batches: a crash in between leaves some offsets, and the group.
@@ -28,23 +28,23 @@ def delete_group(turn: Turn, replay: Replay, ticket: Ticket, group_id: str) -> N
     group = replay.groups.get(group_id)
     error = _refusal(replay, group_id)
     if not error:
-        turn.records.extend(_all_offsets(replay.offsets, group_id))
-        turn.records.extend(replay.foreign.tombstones(group_id))
+        builder.records.extend(_all_offsets(replay.offsets, group_id))
+        builder.records.extend(replay.foreign.tombstones(group_id))
         if group is not None:
-            turn.records.append(GroupRecord(group_key(group_id), None))
-            _forget_pending(turn, group)
-    turn.answer(ticket, refusals.delete_group(group_id, error))
+            builder.records.append(GroupRecord(group_key(group_id), None))
+            _forget_pending(builder, group)
+    builder.answer(ticket, refusals.delete_group(group_id, error))
 
 
-def thin_out_group(turn: Turn, replay: Replay, ticket: Ticket, group_id: str) -> None:
+def thin_out_group(builder: DecisionBuilder, replay: Replay, ticket: Ticket, group_id: str) -> None:
     """Delete as many offsets of an empty group as one turn should."""
     error = _refusal(replay, group_id)
     if not error:
         committed = replay.offsets.of_group(group_id).items()
         places = ((topic, partition) for topic, those in committed for partition in those)
         for place in islice(places, OFFSETS_AT_ONCE):
-            turn.records.append(GroupRecord(offset_key(group_id, *place), None))
-    turn.answer(ticket, refusals.delete_group(group_id, error))
+            builder.records.append(GroupRecord(offset_key(group_id, *place), None))
+    builder.answer(ticket, refusals.delete_group(group_id, error))
 
 
 def _refusal(replay: Replay, group_id: str) -> ErrorCode:
@@ -57,10 +57,10 @@ def _refusal(replay: Replay, group_id: str) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _forget_pending(turn: Turn, group: ClassicGroup) -> None:
+def _forget_pending(builder: DecisionBuilder, group: ClassicGroup) -> None:
     """Ids that were given out mean nothing once the group is gone."""
     for member_id in list(group.pending):
-        turn.cancel_session(group, member_id)
+        builder.cancel_session(group, member_id)
 
 
 def _all_offsets(offsets: OffsetStore, group_id: str) -> list[GroupRecord]:

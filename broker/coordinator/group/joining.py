@@ -10,8 +10,15 @@ from typing import Any
 from broker.coordinator.group import refusals
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import SetTimer
+from broker.coordinator.group.decision_builder import DecisionBuilder, session_key
 from broker.coordinator.group.lifecycle import GroupStatus
-from broker.coordinator.group.member import MEMBER_BYTES, Asked, Member, protocols_of, said_bytes
+from broker.coordinator.group.member import (
+    MEMBER_BYTES,
+    Asked,
+    Member,
+    protocol_bytes,
+    protocols_of,
+)
 from broker.coordinator.group.rebalance import (
     complete_if_all_joined,
     joined,
@@ -19,60 +26,59 @@ from broker.coordinator.group.rebalance import (
     remove_and_rebalance,
 )
 from broker.coordinator.group.static_rejoin import rejoin_static
-from broker.coordinator.group.turn import Turn, session_key
 from kafka_protocol.errors import ErrorCode
 
 _MEMBER_ID_REQUIRED_FROM = 4
 _STRING_BYTES_MAX = 32_767
 
 
-def join(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
+def join(builder: DecisionBuilder, group: ClassicGroup, asked: Asked) -> None:
     """Decide on a JoinGroup to a group that exists."""
     member_id = asked.request.member_id
     names = {each.name for each in asked.request.protocols}
-    if not _has_place(turn, group, member_id):
-        _refuse_place(turn, group, asked)
+    if not _has_place(builder, group, member_id):
+        _refuse_place(builder, group, asked)
     elif not group.supports(asked.request.protocol_type, names):
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        turn.answer(asked.ticket, refusals.join(error, member_id))
+        builder.answer(asked.ticket, refusals.join(error, member_id))
     elif not member_id:
-        _join_new(turn, group, asked)
+        _join_new(builder, group, asked)
     elif member_id in group.pending:
-        _join_pending(turn, group, asked)
+        _join_pending(builder, group, asked)
     else:
-        _join_again(turn, group, asked)
+        _join_again(builder, group, asked)
 
 
-def has_memory(turn: Turn, group: ClassicGroup | None, asked: Asked) -> bool:
+def has_memory(builder: DecisionBuilder, group: ClassicGroup | None, asked: Asked) -> bool:
     """Whether memory is left for what a JoinGroup would have kept.
 
-    For a member that says no more than before, or that says little, there always is: it goes on.
+    For a member that says no more than before, or that says little, there always is: it continues.
     """
     request = asked.request
-    said = said_bytes(protocols_of(request))
+    said = protocol_bytes(protocols_of(request))
     if group is not None:
         member = _known_member(group, request)
         if member is not None:
-            before = said_bytes(member.protocols)
-            return said <= max(before, MEMBER_BYTES) or turn.takes(said - before)
+            before = protocol_bytes(member.protocols)
+            return said <= max(before, MEMBER_BYTES) or builder.takes(said - before)
         if request.member_id and request.member_id not in group.pending:
             return True  # nobody knows it: nothing will be kept
     texts = 2 * len(asked.caller.client_id) + 2 * len(request.group_instance_id or "")
-    return turn.takes(MEMBER_BYTES + texts + said)
+    return builder.takes(MEMBER_BYTES + texts + said)
 
 
-def refuse_for_memory(turn: Turn, group: ClassicGroup | None, asked: Asked) -> None:
-    """Refuse a JoinGroup; a group goes on without the member.
+def refuse_for_memory(builder: DecisionBuilder, group: ClassicGroup | None, asked: Asked) -> None:
+    """Refuse a JoinGroup; a group continues without the member.
 
     DIFFERS: Kafka has no such bound. Clients tell the application what this code says.
     """
     member = None if group is None else _known_member(group, asked.request)
     if group is not None and member is None:
-        _refuse_place(turn, group, asked)
+        _refuse_place(builder, group, asked)
         return
-    turn.answer(asked.ticket, refusals.join(ErrorCode.GROUP_MAX_SIZE_REACHED))
+    builder.answer(asked.ticket, refusals.join(ErrorCode.GROUP_MAX_SIZE_REACHED))
     if group is not None and member is not None:
-        remove_and_rebalance(turn, group, member)
+        remove_and_rebalance(builder, group, member)
 
 
 def _known_member(group: ClassicGroup, request: Any) -> Member | None:
@@ -85,13 +91,13 @@ def _known_member(group: ClassicGroup, request: Any) -> Member | None:
     return group.members[member_id]
 
 
-def _has_place(turn: Turn, group: ClassicGroup, member_id: str) -> bool:
+def _has_place(builder: DecisionBuilder, group: ClassicGroup, member_id: str) -> bool:
     """Whether `group.max.size` leaves room.
 
     While members join, those that already have count: so a group that is above its limit (it
     was lowered) keeps whoever comes first.
     """
-    limit = turn.limits.group_size_max
+    limit = builder.limits.group_size_max
     member = group.members.get(member_id)
     if group.status is GroupStatus.EMPTY:
         return True
@@ -100,53 +106,53 @@ def _has_place(turn: Turn, group: ClassicGroup, member_id: str) -> bool:
     return member is not None or len(group.members) < limit
 
 
-def _refuse_place(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
+def _refuse_place(builder: DecisionBuilder, group: ClassicGroup, asked: Asked) -> None:
     member_id = asked.request.member_id
     instance_id = asked.request.group_instance_id
     is_member = group.refusal_of(member_id, instance_id) is None
     if is_member or member_id in group.pending:
         group.remove(member_id)
-        turn.cancel_session(group, member_id)
-    turn.answer(asked.ticket, refusals.join(ErrorCode.GROUP_MAX_SIZE_REACHED))
+        builder.cancel_session(group, member_id)
+    builder.answer(asked.ticket, refusals.join(ErrorCode.GROUP_MAX_SIZE_REACHED))
     # DIFFERS: Kafka waits for the rebalance time-out although nobody is left to wait for.
-    complete_if_all_joined(turn, group)
+    complete_if_all_joined(builder, group)
 
 
-def _join_new(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
+def _join_new(builder: DecisionBuilder, group: ClassicGroup, asked: Asked) -> None:
     """A member without an id."""
     instance_id = asked.request.group_instance_id
     prefix = asked.caller.client_id if instance_id is None else instance_id
     member_id = f"{prefix}-{asked.uuid}"
     if len(member_id.encode()) > _STRING_BYTES_MAX:
         # It would fit neither into an answer nor into the group's record.
-        turn.answer(asked.ticket, refusals.join(ErrorCode.UNKNOWN_SERVER_ERROR))
+        builder.answer(asked.ticket, refusals.join(ErrorCode.UNKNOWN_SERVER_ERROR))
     elif instance_id is not None:
         old_id = group.static_members.get(instance_id)
         if old_id is None:
-            _add(turn, group, asked, member_id)
+            _add(builder, group, asked, member_id)
         else:
-            rejoin_static(turn, group, group.members[old_id], asked, member_id)
+            rejoin_static(builder, group, group.members[old_id], asked, member_id)
     elif asked.version >= _MEMBER_ID_REQUIRED_FROM:
-        deadline_ms = turn.now.monotonic_ms + asked.request.session_timeout_ms
+        deadline_ms = builder.now.monotonic_ms + asked.request.session_timeout_ms
         group.await_member(member_id, deadline_ms)
-        turn.timers.append(SetTimer(session_key(group, member_id), deadline_ms))
-        turn.answer(asked.ticket, refusals.join(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        builder.timers.append(SetTimer(session_key(group, member_id), deadline_ms))
+        builder.answer(asked.ticket, refusals.join(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     else:
-        _add(turn, group, asked, member_id)
+        _add(builder, group, asked, member_id)
 
 
-def _join_pending(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
+def _join_pending(builder: DecisionBuilder, group: ClassicGroup, asked: Asked) -> None:
     """A member uses the id that it was given; only dynamic members are given one beforehand."""
     member_id = asked.request.member_id
     if asked.request.group_instance_id is not None:
         error = ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, by an exception of its own
-        turn.answer(asked.ticket, refusals.join(error))
+        builder.answer(asked.ticket, refusals.join(error))
         return
-    turn.cancel_session(group, member_id)
-    _add(turn, group, asked, member_id)
+    builder.cancel_session(group, member_id)
+    _add(builder, group, asked, member_id)
 
 
-def _add(turn: Turn, group: ClassicGroup, asked: Asked, member_id: str) -> None:
+def _add(builder: DecisionBuilder, group: ClassicGroup, asked: Asked, member_id: str) -> None:
     member = Member(
         member_id,
         asked.request.group_instance_id,
@@ -160,42 +166,42 @@ def _add(turn: Turn, group: ClassicGroup, asked: Asked, member_id: str) -> None:
     if group.status is GroupStatus.PREPARING_REBALANCE and is_initial:
         group.member_added = True
     group.add(member, asked.request.protocol_type)
-    turn.keep_alive(group, member, turn.limits.new_member_join_timeout_ms)
-    prepare_or_complete(turn, group)
+    builder.keep_alive(group, member, builder.limits.new_member_join_timeout_ms)
+    prepare_or_complete(builder, group)
 
 
-def _join_again(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
+def _join_again(builder: DecisionBuilder, group: ClassicGroup, asked: Asked) -> None:
     """A member with an id."""
     request = asked.request
     error = group.refusal_of(request.member_id, request.group_instance_id)
     if error is not None:
-        turn.answer(asked.ticket, refusals.join(error, request.member_id))
+        builder.answer(asked.ticket, refusals.join(error, request.member_id))
         return
     member = group.members[request.member_id]
     if group.status is GroupStatus.PREPARING_REBALANCE:
-        _update(turn, group, asked)
+        _update(builder, group, asked)
     elif group.status is GroupStatus.COMPLETING_REBALANCE:
         if member.protocols == protocols_of(request):
             # It may have missed the answer: the generation is still the one it is in.
-            turn.answer(asked.ticket, joined(group, member))
+            builder.answer(asked.ticket, joined(group, member))
         else:
-            _update(turn, group, asked)
+            _update(builder, group, asked)
     elif group.leader_id == member.member_id or member.protocols != protocols_of(request):
         # A leader joins again where topics changed, which its metadata need not show.
-        _update(turn, group, asked)
+        _update(builder, group, asked)
     else:
-        turn.answer(asked.ticket, joined(group, member, with_members=False))
+        builder.answer(asked.ticket, joined(group, member, with_members=False))
 
 
-def _update(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
+def _update(builder: DecisionBuilder, group: ClassicGroup, asked: Asked) -> None:
     member = group.members[asked.request.member_id]
-    _supersede(turn, group, member)
+    _supersede(builder, group, member)
     group.update(member, protocols_of(asked.request), asked.timeouts)
     group.park_join(member, asked.ticket)
-    prepare_or_complete(turn, group)
+    prepare_or_complete(builder, group)
 
 
-def _supersede(turn: Turn, group: ClassicGroup, member: Member) -> None:
+def _supersede(builder: DecisionBuilder, group: ClassicGroup, member: Member) -> None:
     """Answer a JoinGroup that is still parked when its member sends the next one.
 
     DIFFERS: Kafka forgets the earlier one, and its connection waits for an answer for ever.
@@ -203,4 +209,4 @@ def _supersede(turn: Turn, group: ClassicGroup, member: Member) -> None:
     ticket = group.take_join(member)
     if ticket is not None:
         error = ErrorCode.REBALANCE_IN_PROGRESS
-        turn.answer(ticket, refusals.join(error, member.member_id))
+        builder.answer(ticket, refusals.join(error, member.member_id))

@@ -17,7 +17,7 @@ MEMBER_BYTES = 1_000
 """About what an empty member takes, with its timer."""
 
 
-def said_bytes(protocols: Protocols) -> int:
+def protocol_bytes(protocols: Protocols) -> int:
     """What the protocols of a member take."""
     return sum(len(name) + len(metadata) for name, metadata in protocols)
 
@@ -95,7 +95,7 @@ class Member:
     def kept_bytes(self) -> int:
         """About what it takes in memory."""
         texts = len(self.member_id) + len(self.caller.client_id) + len(self.instance_id or "")
-        return MEMBER_BYTES + texts + said_bytes(self.protocols) + len(self.assignment)
+        return MEMBER_BYTES + texts + protocol_bytes(self.protocols) + len(self.assignment)
 
     def protocol_names(self) -> set[str]:
         """Names of the protocols that it supports, each once."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from broker.coordinator.group import refusals
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import GroupRecord, Ticket
+from broker.coordinator.group.decision_builder import DecisionBuilder
 from broker.coordinator.group.lifecycle import GroupStatus
 from broker.coordinator.group.offsets import OffsetStore, growth_of, unpack
 from broker.coordinator.group.protocols import CONSUMER_PROTOCOL
@@ -22,7 +23,6 @@ from broker.coordinator.group.records import (
     commit_records,
     offset_key,
 )
-from broker.coordinator.group.turn import Turn
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey
@@ -68,48 +68,59 @@ def commit_refusal(
 
 
 def commit(
-    turn: Turn, group: ClassicGroup | None, offsets: OffsetStore, ticket: Ticket, request: Any
+    builder: DecisionBuilder,
+    group: ClassicGroup | None,
+    offsets: OffsetStore,
+    ticket: Ticket,
+    request: Any,
 ) -> None:
     """Take a commit that `commit_refusal` lets through; it keeps the member's session alive."""
     if group is not None:
         member = group.members.get(request.member_id)
         alive_in = {GroupStatus.STABLE, GroupStatus.PREPARING_REBALANCE}
         if member is not None and group.status in alive_in:
-            turn.keep_alive(group, member)
+            builder.keep_alive(group, member)
     expire_ms = NO_EXPIRY
     if request.retention_time_ms != _DEFAULT_RETENTION:
-        expire_ms = min(turn.now.wall_ms + request.retention_time_ms, _INT64_MAX)
+        expire_ms = min(builder.now.wall_ms + request.retention_time_ms, _INT64_MAX)
     cls = response(ApiKey.OFFSET_COMMIT).cls
     topics = []
     for topic in request.topics:
-        slots = _commit_topic(turn, request.group_id, offsets, topic, cls, expire_ms)
+        slots = _commit_topic(builder, request.group_id, offsets, topic, cls, expire_ms)
         topics.append(cls.Topics(name=topic.name, topic_id=topic.topic_id, partitions=slots))
-    turn.answer(ticket, cls(topics=topics))
+    builder.answer(ticket, cls(topics=topics))
 
 
-def commit_in_transaction(turn: Turn, offsets: OffsetStore, ticket: Ticket, request: Any) -> None:
+def commit_in_transaction(
+    builder: DecisionBuilder, offsets: OffsetStore, ticket: Ticket, request: Any
+) -> None:
     """Take a transactional commit; its records belong into a batch of the transaction."""
     cls = response(ApiKey.TXN_OFFSET_COMMIT).cls
     topics = [
         cls.Topics(
             name=topic.name,
-            partitions=_commit_topic(turn, request.group_id, offsets, topic, cls, NO_EXPIRY),
+            partitions=_commit_topic(builder, request.group_id, offsets, topic, cls, NO_EXPIRY),
         )
         for topic in request.topics
     ]
-    turn.answer(ticket, cls(topics=topics))
+    builder.answer(ticket, cls(topics=topics))
 
 
 def _commit_topic(
-    turn: Turn, group_id: str, offsets: OffsetStore, topic: Any, cls: Any, expire_ms: int
+    builder: DecisionBuilder,
+    group_id: str,
+    offsets: OffsetStore,
+    topic: Any,
+    cls: Any,
+    expire_ms: int,
 ) -> list[Any]:
     topic_id = getattr(topic, "topic_id", ZERO_UUID)  # TxnOffsetCommit has none
-    same = CommittedOffset(0, -1, "", turn.now.wall_ms, expire_ms, topic_id)
+    same = CommittedOffset(0, -1, "", builder.now.wall_ms, expire_ms, topic_id)
     record = commit_records(group_id, topic.name, same)
     slot = cls.Topics.Partitions
-    limit = turn.limits.offset_metadata_bytes_max
+    limit = builder.limits.offset_metadata_bytes_max
     kept = offsets.of_group(group_id).get(topic.name, {})
-    slots, records = [], turn.records
+    slots, records = [], builder.records
     before = len(records)
     for each in topic.partitions:
         number, metadata = each.partition_index, each.committed_metadata or ""
@@ -120,14 +131,14 @@ def _commit_topic(
         made = record(number, each.committed_offset, each.committed_leader_epoch, metadata)
         assert made.value is not None
         more = growth_of(kept.get(number), made.value)
-        if more and not turn.takes(more):
+        if more and not builder.takes(more):
             # DIFFERS: Kafka has no such bound. Clients do not try again after this code.
             error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
             slots.append(slot(partition_index=number, error_code=error))
             continue
         slots.append(slot(partition_index=number))
         records.append(made)
-    turn.totals.commits += len(records) - before
+    builder.totals.commits += len(records) - before
     return slots
 
 
@@ -139,12 +150,16 @@ def _utf16_units(text: str, limit: int) -> int:
 
 
 def delete(
-    turn: Turn, group: ClassicGroup | None, offsets: OffsetStore, ticket: Ticket, request: Any
+    builder: DecisionBuilder,
+    group: ClassicGroup | None,
+    offsets: OffsetStore,
+    ticket: Ticket,
+    request: Any,
 ) -> None:
     """Decide on an OffsetDelete: not of topics that the group's members read."""
     error = _delete_refusal(group)
     if error is not None:
-        turn.answer(ticket, refusals.delete_offsets(error))
+        builder.answer(ticket, refusals.delete_offsets(error))
         return
     assert group is not None
     cls = response(ApiKey.OFFSET_DELETE).cls
@@ -157,10 +172,10 @@ def delete(
             partition = each.partition_index
             slots.append(cls.Topics.Partitions(partition_index=partition, error_code=said))
             if not is_read and is_known(offsets, group.group_id, topic.name, partition):
-                turn.write(GroupRecord(offset_key(group.group_id, topic.name, partition), None))
-                turn.totals.deletions += 1
+                builder.write(GroupRecord(offset_key(group.group_id, topic.name, partition), None))
+                builder.totals.deletions += 1
         topics.append(cls.Topics(name=topic.name, partitions=slots))
-    turn.answer(ticket, cls(topics=topics))
+    builder.answer(ticket, cls(topics=topics))
 
 
 def is_known(offsets: OffsetStore, group_id: str, topic: str, partition: int) -> bool:

@@ -52,7 +52,7 @@ def size_of(stored: Stored) -> int:
 def growth_of(before: Stored | None, value: bytes) -> int:
     """How many bytes more an offset takes; 0 where it may be kept however little memory is left.
 
-    A consumer that goes on committing must not be refused because its note is a digit longer, or
+    A consumer that continues committing must not be refused because its note is a digit longer, or
     because it names its topics by id now. So a short one always replaces another: all offsets
     together grow by half of what they take at most.
 

@@ -11,71 +11,71 @@ from typing import Any
 from broker.coordinator.group import refusals
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import TimerKind
+from broker.coordinator.group.decision_builder import DecisionBuilder
 from broker.coordinator.group.lifecycle import GroupStatus
 from broker.coordinator.group.member import Member
 from broker.coordinator.group.records import group_record
-from broker.coordinator.group.turn import Turn
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 
 
-def prepare_or_complete(turn: Turn, group: ClassicGroup) -> None:
+def prepare_or_complete(builder: DecisionBuilder, group: ClassicGroup) -> None:
     """Begin a rebalance, or end the join phase of the one that runs, if all have joined."""
     if group.can_rebalance:
-        prepare(turn, group)
+        prepare(builder, group)
     else:
-        complete_if_all_joined(turn, group)
+        complete_if_all_joined(builder, group)
 
 
-def prepare(turn: Turn, group: ClassicGroup) -> None:
+def prepare(builder: DecisionBuilder, group: ClassicGroup) -> None:
     """Begin a rebalance: members that wait for an assignment are told to join again."""
     if group.status is GroupStatus.COMPLETING_REBALANCE:
-        reset_assignments(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
+        reset_assignments(builder, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
-    turn.cancel_group_timer(group, TimerKind.SYNC)
+    builder.cancel_group_timer(group, TimerKind.SYNC)
     was_empty = group.status is GroupStatus.EMPTY
-    group.move(GroupStatus.PREPARING_REBALANCE, turn.now.wall_ms)
+    group.move(GroupStatus.PREPARING_REBALANCE, builder.now.wall_ms)
     if was_empty:
-        delay_ms = turn.limits.initial_rebalance_delay_ms
+        delay_ms = builder.limits.initial_rebalance_delay_ms
         group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-        turn.set_group_timer(group, TimerKind.JOIN, delay_ms)
+        builder.set_group_timer(group, TimerKind.JOIN, delay_ms)
     elif group.all_joined:
-        complete_join(turn, group)
+        complete_join(builder, group)
     else:
-        turn.set_group_timer(group, TimerKind.JOIN, group.rebalance_timeout_ms)
+        builder.set_group_timer(group, TimerKind.JOIN, group.rebalance_timeout_ms)
 
 
-def complete_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
+def complete_if_all_joined(builder: DecisionBuilder, group: ClassicGroup) -> None:
     """End the join phase if all have joined; an initial one ends with its delay only."""
     if (
         group.status is GroupStatus.PREPARING_REBALANCE
         and group.previous is not GroupStatus.EMPTY
         and group.all_joined
     ):
-        complete_join(turn, group)
+        complete_join(builder, group)
 
 
-def join_time_is_up(turn: Turn, group: ClassicGroup) -> None:
-    """The timer of the join phase fired: extend an initial delay, or go on with those here."""
+def join_time_is_up(builder: DecisionBuilder, group: ClassicGroup) -> None:
+    """The timer of the join phase fired: extend an initial delay, or continue with those here."""
     if group.status is not GroupStatus.PREPARING_REBALANCE:
         return
-    delay_ms = min(turn.limits.initial_rebalance_delay_ms, group.initial_delay_left_ms)
+    delay_ms = min(builder.limits.initial_rebalance_delay_ms, group.initial_delay_left_ms)
     if group.previous is GroupStatus.EMPTY and group.member_added and delay_ms > 0:
         group.member_added = False
         group.initial_delay_left_ms -= delay_ms
-        turn.set_group_timer(group, TimerKind.JOIN, delay_ms)
+        builder.set_group_timer(group, TimerKind.JOIN, delay_ms)
     else:
-        complete_join(turn, group)
+        complete_join(builder, group)
 
 
-def complete_join(turn: Turn, group: ClassicGroup) -> None:
+def complete_join(builder: DecisionBuilder, group: ClassicGroup) -> None:
     """Begin the next generation with those that joined.
 
     Dynamic members that did not are gone. Static ones keep their place until their session ends
     (KIP-345). Where nobody joined and static members are left, the wait begins again.
     """
-    turn.cancel_group_timer(group, TimerKind.JOIN)
+    builder.cancel_group_timer(group, TimerKind.JOIN)
     group.member_added = False
     missing = [
         member
@@ -84,27 +84,27 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
     ]
     for member in missing:
         group.remove(member.member_id)
-        turn.cancel_session(group, member.member_id)
+        builder.cancel_session(group, member.member_id)
     if group.members and not group.elect_joined_leader():
-        turn.set_group_timer(group, TimerKind.JOIN, group.rebalance_timeout_ms)
+        builder.set_group_timer(group, TimerKind.JOIN, group.rebalance_timeout_ms)
         return
-    group.begin_generation(turn.now.wall_ms)
+    group.begin_generation(builder.now.wall_ms)
     if group.status is GroupStatus.EMPTY:
         # A failure changes nothing here: the generation before comes back at the next load, with
         # members that time out.
-        turn.write(group_record(group, {}))
+        builder.write(group_record(group, {}))
         return
     for member in group.members.values():
         ticket = group.take_join(member)
         if ticket is not None:
-            turn.answer(ticket, joined(group, member))
+            builder.answer(ticket, joined(group, member))
         member.is_new = False
-        turn.keep_alive(group, member)
+        builder.keep_alive(group, member)
         group.pending_sync[member.member_id] = None
-    turn.set_group_timer(group, TimerKind.SYNC, group.rebalance_timeout_ms)
+    builder.set_group_timer(group, TimerKind.SYNC, group.rebalance_timeout_ms)
 
 
-def sync_time_is_up(turn: Turn, group: ClassicGroup) -> None:
+def sync_time_is_up(builder: DecisionBuilder, group: ClassicGroup) -> None:
     """Members that did not ask for their assignment in time are gone; the rest rebalances."""
     settled = {GroupStatus.COMPLETING_REBALANCE, GroupStatus.STABLE}
     if group.status not in settled or not group.pending_sync:
@@ -112,41 +112,41 @@ def sync_time_is_up(turn: Turn, group: ClassicGroup) -> None:
     for member_id in list(group.pending_sync):
         member = group.remove(member_id)
         if member is not None:
-            turn.cancel_session(group, member_id)
-    prepare(turn, group)
+            builder.cancel_session(group, member_id)
+    prepare(builder, group)
 
 
-def reset_assignments(turn: Turn, group: ClassicGroup, error: ErrorCode) -> None:
+def reset_assignments(builder: DecisionBuilder, group: ClassicGroup, error: ErrorCode) -> None:
     """Answer all parked SyncGroups with an error; nobody has an assignment any more."""
     for member in group.members.values():
         group.assign(member, b"")
         if member.sync_ticket is not None:
-            turn.answer(member.sync_ticket, refusals.sync(error))
+            builder.answer(member.sync_ticket, refusals.sync(error))
             member.sync_ticket = None
-            turn.keep_alive(group, member)
+            builder.keep_alive(group, member)
 
 
-def remove_and_rebalance(turn: Turn, group: ClassicGroup, member: Member) -> None:
+def remove_and_rebalance(builder: DecisionBuilder, group: ClassicGroup, member: Member) -> None:
     """Let go of a member whose session ended; its parked requests are answered."""
-    expel(turn, group, member)
+    expel(builder, group, member)
     if group.status in {GroupStatus.STABLE, GroupStatus.COMPLETING_REBALANCE}:
-        prepare_or_complete(turn, group)
+        prepare_or_complete(builder, group)
     elif group.status is GroupStatus.PREPARING_REBALANCE and group.all_joined:
-        complete_join(turn, group)
+        complete_join(builder, group)
 
 
-def expel(turn: Turn, group: ClassicGroup, member: Member) -> None:
-    """Remove a member; its parked requests are told that it is unknown, so that it joins anew."""
+def expel(builder: DecisionBuilder, group: ClassicGroup, member: Member) -> None:
+    """Remove a member; its parked requests are told that it is unknown, so that it joins again."""
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     ticket = group.take_join(member)
     if ticket is not None:
-        turn.answer(ticket, refusals.join(unknown))
+        builder.answer(ticket, refusals.join(unknown))
     # DIFFERS: Kafka never answers the parked SyncGroup of a member that leaves.
     if member.sync_ticket is not None:
-        turn.answer(member.sync_ticket, refusals.sync(unknown))
+        builder.answer(member.sync_ticket, refusals.sync(unknown))
         member.sync_ticket = None
     group.remove(member.member_id)
-    turn.cancel_session(group, member.member_id)
+    builder.cancel_session(group, member.member_id)
 
 
 def joined(group: ClassicGroup, member: Member, *, with_members: bool | None = None) -> Any:

@@ -139,7 +139,7 @@ def commit_records(group_id: str, topic: str, same: CommittedOffset) -> RecordOf
 def is_plain_offset_value(value: bytes) -> bool:
     """Whether these bytes are an OffsetCommitValue 4 with short, plain metadata.
 
-    The cheap check of a load: what it does not accept, `read_offset_value` judges.
+    The cheap check of a load: what it does not accept, `read_offset_value` validates.
     """
     size = len(value)
     if size < _PLAIN_SIZE_MIN or value[:2] != _VERSION_4:

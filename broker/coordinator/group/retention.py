@@ -63,7 +63,7 @@ def expired(
     """Tombstones of what is over, a slice of bounded work at a time (also an empty one).
 
     The records of a slice must be replayed before the next slice is asked for. Groups may change
-    in between: each offset is judged by the state at its own slice.
+    in between: each offset is validated by the state at its own slice.
     """
     records: list[GroupRecord] = []
     looked_at = 0
@@ -92,7 +92,7 @@ def expired(
 
 
 def _places(offsets: OffsetStore, group_id: str) -> Iterator[tuple[str, int]]:
-    """Partitions with offsets; those that come meanwhile may be left out."""
+    """Partitions with offsets; those that come meanwhile may be omitted."""
     for topic in list(offsets.of_group(group_id)):
         for partition in list(offsets.of_group(group_id).get(topic, {})):
             yield topic, partition

@@ -26,12 +26,13 @@ from broker.coordinator.group.decision import (
     DamagedRecord,
     Decision,
     GroupRecord,
+    MemoryBudget,
     Now,
-    Room,
     Ticket,
     TimerKey,
     TimerKind,
 )
+from broker.coordinator.group.decision_builder import DecisionBuilder, GroupLimits, Totals
 from broker.coordinator.group.deletion import (
     OFFSETS_AT_ONCE,
     delete_group,
@@ -49,7 +50,6 @@ from broker.coordinator.group.records import new_group_record, offset_of_value
 from broker.coordinator.group.replaying import LoggedRecord, Replay
 from broker.coordinator.group.retention import expired
 from broker.coordinator.group.syncing import lacks_protocol, sync
-from broker.coordinator.group.turn import GroupLimits, Totals, Turn
 from kafka_protocol.errors import ErrorCode
 from runtime.work import Steps
 
@@ -104,14 +104,14 @@ class GroupState:
         totals: what it has done since it was made.
     """
 
-    def __init__(self, limits: GroupLimits, room: Room | None = None) -> None:
+    def __init__(self, limits: GroupLimits, budget: MemoryBudget | None = None) -> None:
         """Begin without groups.
 
         Args:
             limits: the settings.
-            room: the memory that is left for this state and others; None: there is no bound.
+            budget: the memory that is left for this state and others; None: there is no bound.
         """
-        self.limits, self._room = limits, room or Room()
+        self.limits, self._budget = limits, budget or MemoryBudget()
         self.totals = Totals()
         self._replay = Replay()
         self._groups = self._replay.groups
@@ -144,58 +144,58 @@ class GroupState:
             uuid: fresh rng for the id of a new member.
             now: the times.
         """
-        turn = self._turn(now)
+        builder = self._builder(now)
         error = self._join_refusal(request)
         if error is not None:
-            turn.answer(ticket, refusals.join(error, request.member_id))
-            return turn.done()
-        group = self._group_or_begin(turn, request.group_id)
+            builder.answer(ticket, refusals.join(error, request.member_id))
+            return builder.done()
+        group = self._group_or_begin(builder, request.group_id)
         asked = Asked(ticket, caller, request, version, uuid)
         if group is None and request.member_id:
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
-            turn.answer(ticket, refusals.join(unknown, request.member_id))
-        elif not has_memory(turn, group, asked):
-            refuse_for_memory(turn, group, asked)
+            builder.answer(ticket, refusals.join(unknown, request.member_id))
+        elif not has_memory(builder, group, asked):
+            refuse_for_memory(builder, group, asked)
         elif group is None:
-            self._first_join(turn, asked)
+            self._first_join(builder, asked)
         else:
-            join(turn, group, asked)
-        return turn.done()
+            join(builder, group, asked)
+        return builder.done()
 
     def sync(self, ticket: Ticket, request: Any, *, version: int, now: Now) -> Decision:
         """Decide on a SyncGroup; its answer may wait for the leader's."""
-        turn = self._turn(now)
+        builder = self._builder(now)
         group = self._groups.get(request.group_id)
         if lacks_protocol(request, version):
-            turn.answer(ticket, refusals.sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            builder.answer(ticket, refusals.sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         elif not request.group_id:
-            turn.answer(ticket, refusals.sync(ErrorCode.INVALID_GROUP_ID))
+            builder.answer(ticket, refusals.sync(ErrorCode.INVALID_GROUP_ID))
         elif group is None:
-            turn.answer(ticket, refusals.sync(ErrorCode.UNKNOWN_MEMBER_ID))
+            builder.answer(ticket, refusals.sync(ErrorCode.UNKNOWN_MEMBER_ID))
         else:
-            sync(turn, group, ticket, request)
-        return turn.done()
+            sync(builder, group, ticket, request)
+        return builder.done()
 
     def heartbeat(self, ticket: Ticket, request: Any, *, now: Now) -> Decision:
         """Decide on a Heartbeat."""
-        turn = self._turn(now)
+        builder = self._builder(now)
         group = self._groups.get(request.group_id)
         if not request.group_id:
-            turn.answer(ticket, refusals.heartbeat(ErrorCode.INVALID_GROUP_ID))
+            builder.answer(ticket, refusals.heartbeat(ErrorCode.INVALID_GROUP_ID))
         elif group is None:
-            turn.answer(ticket, refusals.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID))
+            builder.answer(ticket, refusals.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID))
         else:
-            heartbeat(turn, group, ticket, request)
-        return turn.done()
+            heartbeat(builder, group, ticket, request)
+        return builder.done()
 
     def leave(self, ticket: Ticket, request: Any, *, version: int, now: Now) -> Decision:
         """Decide on a LeaveGroup."""
-        turn = self._turn(now)
+        builder = self._builder(now)
         if not request.group_id:
-            turn.answer(ticket, refusals.leave(ErrorCode.INVALID_GROUP_ID))
+            builder.answer(ticket, refusals.leave(ErrorCode.INVALID_GROUP_ID))
         else:
-            leave(turn, self._groups.get(request.group_id), ticket, request, version)
-        return turn.done()
+            leave(builder, self._groups.get(request.group_id), ticket, request, version)
+        return builder.done()
 
     # Offsets.
 
@@ -208,27 +208,27 @@ class GroupState:
             version: of the API.
             now: the times.
         """
-        turn = self._turn(now)
-        group = self._group_or_begin(turn, request.group_id)
+        builder = self._builder(now)
+        group = self._group_or_begin(builder, request.group_id)
         error = self._commit_refusal(request, version, in_transaction=False)
         if error is not None:
-            turn.answer(ticket, refusals.commit(request, error))
+            builder.answer(ticket, refusals.commit(request, error))
         else:
-            offset_requests.commit(turn, group, self._offsets, ticket, request)
-        return turn.done()
+            offset_requests.commit(builder, group, self._offsets, ticket, request)
+        return builder.done()
 
     def commit_transaction_offsets(self, ticket: Ticket, request: Any, *, now: Now) -> Decision:
         """Decide on a TxnOffsetCommit; its records go into a batch of that transaction."""
-        turn = self._turn(now)
+        builder = self._builder(now)
         error = self._commit_refusal(request, 0, in_transaction=True)
         if not request.group_id:
             error = ErrorCode.INVALID_GROUP_ID
         if error is not None:
-            turn.answer(ticket, refusals.commit_in_transaction(request, error))
+            builder.answer(ticket, refusals.commit_in_transaction(request, error))
         else:
-            self._group_or_begin(turn, request.group_id)
-            offset_requests.commit_in_transaction(turn, self._offsets, ticket, request)
-        return turn.done()
+            self._group_or_begin(builder, request.group_id)
+            offset_requests.commit_in_transaction(builder, self._offsets, ticket, request)
+        return builder.done()
 
     def fetch_offsets(self, group_request: Any, *, require_stable: bool) -> Any:
         """Answer a group's part of an OffsetFetch (the form of v8+).
@@ -248,21 +248,21 @@ class GroupState:
 
     def delete_offsets(self, ticket: Ticket, request: Any, *, now: Now) -> Decision:
         """Decide on an OffsetDelete."""
-        turn = self._turn(now)
+        builder = self._builder(now)
         if not request.group_id:
-            turn.answer(ticket, refusals.delete_offsets(ErrorCode.INVALID_GROUP_ID))
+            builder.answer(ticket, refusals.delete_offsets(ErrorCode.INVALID_GROUP_ID))
         else:
             group = self._group_for_offsets(request.group_id)
-            offset_requests.delete(turn, group, self._offsets, ticket, request)
-        return turn.done()
+            offset_requests.delete(builder, group, self._offsets, ticket, request)
+        return builder.done()
 
     # Administration.
 
     def delete_group(self, ticket: Ticket, group_id: str, *, now: Now) -> Decision:
         """Decide on a group of a DeleteGroups; the answer is its slot."""
-        turn = self._turn(now)
-        delete_group(turn, self._replay, ticket, group_id)
-        return replace(turn.done(), may_split=True)
+        builder = self._builder(now)
+        delete_group(builder, self._replay, ticket, group_id)
+        return replace(builder.done(), may_split=True)
 
     def has_many_offsets(self, group_id: str) -> bool:
         """Whether a group has more offsets than a decision of one turn should delete."""
@@ -270,9 +270,9 @@ class GroupState:
 
     def thin_out_group(self, ticket: Ticket, group_id: str, *, now: Now) -> Decision:
         """Delete some offsets of a group that `delete_group` could delete; same answers."""
-        turn = self._turn(now)
-        thin_out_group(turn, self._replay, ticket, group_id)
-        return replace(turn.done(), may_split=True)
+        builder = self._builder(now)
+        thin_out_group(builder, self._replay, ticket, group_id)
+        return replace(builder.done(), may_split=True)
 
     def describe(self, group_id: str, *, version: int) -> Any:
         """Answer a group's part of a DescribeGroups."""
@@ -292,7 +292,7 @@ class GroupState:
             yield ListedGroup(group_id, kind, GroupStatus.EMPTY.value, group_type.value)
 
     def progress(self) -> Iterator[GroupProgress]:
-        """Say of all groups how they are; may be walked over many turns of the loop."""
+        """Say of all groups how they are; may be walked over many iterations of the loop."""
         for group in list(self._groups.values()):
             offsets = self._offsets.count_of(group.group_id)
             yield GroupProgress(group.group_id, group.status.value, len(group.members), offsets)
@@ -310,18 +310,18 @@ class GroupState:
     # Time.
 
     def timer_fired(self, key: TimerKey, now: Now) -> Decision:
-        """Decide on what a timer ends; one that comes early is set anew."""
+        """Decide on what a timer ends; one that comes early is set again."""
         group = self._groups.get(key.group_id)
         if group is None:
             return NOTHING
-        turn = self._turn(now)
+        builder = self._builder(now)
         if key.kind is TimerKind.SESSION:
-            session_timer_fired(turn, group, key.member_id)
+            session_timer_fired(builder, group, key.member_id)
         elif key.kind is TimerKind.JOIN:
-            join_time_is_up(turn, group)
+            join_time_is_up(builder, group)
         else:
-            sync_time_is_up(turn, group)
-        return turn.done()
+            sync_time_is_up(builder, group)
+        return builder.done()
 
     def expire_offsets(self, now: Now) -> Iterator[Decision]:
         """Let go of offsets and groups whose time is up, a slice of bounded work each.
@@ -377,13 +377,13 @@ class GroupState:
     def loaded(self, now: Now) -> Decision:
         """End loading: sessions of restored members begin, groups above their limit rebalance."""
         self._replay.is_live = True
-        turn = self._turn(now)
+        builder = self._builder(now)
         for group in self._groups.values():
             for member in group.members.values():
-                turn.keep_alive(group, member)
+                builder.keep_alive(group, member)
             if len(group.members) > self.limits.group_size_max:
-                prepare(turn, group)
-        return turn.done()
+                prepare(builder, group)
+        return builder.done()
 
     def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> tuple[Answer, ...]:
         """End the state: all that is parked is answered. It decides nothing afterwards."""
@@ -421,14 +421,14 @@ class GroupState:
             completed_rebalances=self.totals.completed_rebalances,
         )
 
-    def _turn(self, now: Now) -> Turn:
-        return Turn(self.limits, now, self.totals, self._room)
+    def _builder(self, now: Now) -> DecisionBuilder:
+        return DecisionBuilder(self.limits, now, self.totals, self._budget)
 
-    def _group_or_begin(self, turn: Turn, group_id: str) -> ClassicGroup | None:
+    def _group_or_begin(self, builder: DecisionBuilder, group_id: str) -> ClassicGroup | None:
         """The group; None where what the turn takes makes one, or is of another protocol's."""
         group = self._groups.get(group_id)
         if group is None and self._replay.foreign.type_of(group_id) is None:
-            turn.begin_group(group_bytes(group_id))
+            builder.begin_group(group_bytes(group_id))
         return group
 
     def _join_refusal(self, request: Any) -> ErrorCode | None:
@@ -443,12 +443,12 @@ class GroupState:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return None
 
-    def _first_join(self, turn: Turn, asked: Asked) -> None:
+    def _first_join(self, builder: DecisionBuilder, asked: Asked) -> None:
         """The first member of a group that is not there yet."""
         group_id = asked.request.group_id
-        group = ClassicGroup(group_id, since_ms=turn.now.wall_ms)
-        turn.records.extend(self._replay.foreign.tombstones(group_id))
-        join(turn, group, asked)
+        group = ClassicGroup(group_id, since_ms=builder.now.wall_ms)
+        builder.records.extend(self._replay.foreign.tombstones(group_id))
+        join(builder, group, asked)
         self._replay.keep(group)
 
         def written(error: ErrorCode | None, now: Now) -> Decision:
@@ -457,20 +457,20 @@ class GroupState:
                 return NOTHING  # a generation has a record of its own
             return self._drop(group, error, now)
 
-        assert turn.then is None
-        turn.write(new_group_record(group), then=written)
+        assert builder.then is None
+        builder.write(new_group_record(group), then=written)
 
     def _drop(self, group: ClassicGroup, error: ErrorCode, now: Now) -> Decision:
         """A new group could not be written: whoever waits for it is told, and it is forgotten."""
         self._replay.forget(group.group_id)
-        turn = self._turn(now)
+        builder = self._builder(now)
         for member in group.members.values():
-            turn.answer(group.take_join(member), refusals.join(error))
-            turn.cancel_session(group, member.member_id)
+            builder.answer(group.take_join(member), refusals.join(error))
+            builder.cancel_session(group, member.member_id)
         for member_id in group.pending:
-            turn.cancel_session(group, member_id)
-        turn.cancel_group_timer(group, TimerKind.JOIN)
-        return turn.done()
+            builder.cancel_session(group, member_id)
+        builder.cancel_group_timer(group, TimerKind.JOIN)
+        return builder.done()
 
     def _commit_refusal(
         self, request: Any, version: int, *, in_transaction: bool

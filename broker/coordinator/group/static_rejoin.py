@@ -12,6 +12,7 @@ from typing import Any
 from broker.coordinator.group import refusals
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import NOTHING, Decision, Now
+from broker.coordinator.group.decision_builder import DecisionBuilder, GroupLimits, Totals
 from broker.coordinator.group.lifecycle import GroupStatus
 from broker.coordinator.group.member import Asked, Member, Protocols, Timeouts, protocols_of
 from broker.coordinator.group.rebalance import (
@@ -21,47 +22,46 @@ from broker.coordinator.group.rebalance import (
     prepare_or_complete,
 )
 from broker.coordinator.group.records import group_record
-from broker.coordinator.group.turn import GroupLimits, Totals, Turn
 from kafka_protocol.errors import ErrorCode
 
 _SKIP_ASSIGNMENT_FROM = 9
 
 
 def rejoin_static(
-    turn: Turn, group: ClassicGroup, member: Member, asked: Asked, new_id: str
+    builder: DecisionBuilder, group: ClassicGroup, member: Member, asked: Asked, new_id: str
 ) -> None:
     """Let a static member take its place again under `new_id`."""
     before = _Before(member.member_id, member.protocols, member.timeouts, group.leader_id)
-    _fence(turn, group, member)
-    _rename(turn, group, member, new_id)
+    _fence(builder, group, member)
+    _rename(builder, group, member, new_id)
     group.update(member, protocols_of(asked.request), asked.timeouts)
     group.park_join(member, asked.ticket)
-    turn.keep_alive(group, member)
+    builder.keep_alive(group, member)
     if group.status is GroupStatus.PREPARING_REBALANCE:
-        complete_if_all_joined(turn, group)
+        complete_if_all_joined(builder, group)
     elif group.status is GroupStatus.COMPLETING_REBALANCE:
         # The leader may be assigning to the old id at this moment.
-        prepare(turn, group)
+        prepare(builder, group)
     elif group.winner() == group.protocol_name:
         record = group_record(
             group, {each.member_id: each.assignment for each in group.members.values()}
         )
-        rejoin = _Rejoin(group, member, asked, before, turn.limits, turn.totals)
-        turn.write(record, then=rejoin.written)
+        rejoin = _Rejoin(group, member, asked, before, builder.limits, builder.totals)
+        builder.write(record, then=rejoin.written)
     else:
-        prepare_or_complete(turn, group)
+        prepare_or_complete(builder, group)
 
 
-def _fence(turn: Turn, group: ClassicGroup, member: Member) -> None:
+def _fence(builder: DecisionBuilder, group: ClassicGroup, member: Member) -> None:
     """Whoever waits under the old id is told that another took its place."""
     fenced = ErrorCode.FENCED_INSTANCE_ID
-    turn.answer(group.take_join(member), refusals.join(fenced, member.member_id))
-    turn.answer(member.sync_ticket, refusals.sync(fenced))
+    builder.answer(group.take_join(member), refusals.join(fenced, member.member_id))
+    builder.answer(member.sync_ticket, refusals.sync(fenced))
     member.sync_ticket = None
 
 
-def _rename(turn: Turn, group: ClassicGroup, member: Member, member_id: str) -> None:
-    turn.cancel_session(group, member.member_id)
+def _rename(builder: DecisionBuilder, group: ClassicGroup, member: Member, member_id: str) -> None:
+    builder.cancel_session(group, member.member_id)
     member.timer_ms = None
     group.rename(member, member_id)
 
@@ -91,15 +91,15 @@ class _Rejoin:
         """Answer the JoinGroup, unless something else did meanwhile."""
         if self.member.join_ticket != self.asked.ticket:
             return NOTHING
-        turn = Turn(self.limits, now, self.totals)
+        builder = DecisionBuilder(self.limits, now, self.totals)
         if error is not None:
-            self._take_back(turn, error)
+            self._take_back(builder, error)
         elif self.group.status is GroupStatus.STABLE:
             self.group.take_join(self.member)
-            turn.answer(self.asked.ticket, self._answer())
-            turn.keep_alive(self.group, self.member)  # its timer may have come while it waited
+            builder.answer(self.asked.ticket, self._answer())
+            builder.keep_alive(self.group, self.member)  # its timer may have come while it waited
         # Else a rebalance began: its join phase answers.
-        return turn.done()
+        return builder.done()
 
     def _answer(self) -> Any:
         is_leader = self.group.leader_id == self.member.member_id
@@ -111,15 +111,15 @@ class _Rejoin:
             answer.leader = self.before.leader_id
         return answer
 
-    def _take_back(self, turn: Turn, error: ErrorCode) -> None:
+    def _take_back(self, builder: DecisionBuilder, error: ErrorCode) -> None:
         group, member = self.group, self.member
         group.take_join(member)
         group.update(member, self.before.protocols, self.before.timeouts)
-        _rename(turn, group, member, self.before.member_id)
-        turn.keep_alive(group, member)
+        _rename(builder, group, member, self.before.member_id)
+        builder.keep_alive(group, member)
         answer = joined(group, member, with_members=False)
         answer.error_code = error
         answer.member_id = ""
         answer.leader = self.before.leader_id
-        turn.answer(self.asked.ticket, answer)
-        complete_if_all_joined(turn, group)
+        builder.answer(self.asked.ticket, answer)
+        complete_if_all_joined(builder, group)

@@ -11,6 +11,7 @@ from typing import Any
 from broker.coordinator.group import refusals
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import NOTHING, Decision, Now, Ticket, TimerKind
+from broker.coordinator.group.decision_builder import DecisionBuilder, GroupLimits, Totals
 from broker.coordinator.group.lifecycle import GroupStatus
 from broker.coordinator.group.member import MEMBER_BYTES, Member
 from broker.coordinator.group.rebalance import (
@@ -19,7 +20,6 @@ from broker.coordinator.group.rebalance import (
     reset_assignments,
 )
 from broker.coordinator.group.records import group_record
-from broker.coordinator.group.turn import GroupLimits, Totals, Turn
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
@@ -33,42 +33,42 @@ def lacks_protocol(request: Any, version: int) -> bool:
     return version >= _PROTOCOL_NAMED_FROM and not is_named
 
 
-def sync(turn: Turn, group: ClassicGroup, ticket: Ticket, request: Any) -> None:
+def sync(builder: DecisionBuilder, group: ClassicGroup, ticket: Ticket, request: Any) -> None:
     """Decide on a SyncGroup to a group that exists."""
     error = _refusal(group, request)
     if error is not None:
-        turn.answer(ticket, refusals.sync(error))
+        builder.answer(ticket, refusals.sync(error))
         return
     member = group.members[request.member_id]
-    _has_synced(turn, group, member)
+    _has_synced(builder, group, member)
     if group.status is GroupStatus.STABLE:
-        turn.answer(ticket, _assignment_of(group, member))
+        builder.answer(ticket, _assignment_of(group, member))
         return
     if member.sync_ticket is not None:
         # DIFFERS: Kafka forgets the earlier one, and its connection waits for ever.
-        turn.answer(member.sync_ticket, refusals.sync(ErrorCode.REBALANCE_IN_PROGRESS))
+        builder.answer(member.sync_ticket, refusals.sync(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_ticket = ticket
     if group.leader_id == member.member_id and group.assigning != group.generation:
         # DIFFERS: the first assignment of a generation counts. In Kafka a second one follows it
         # into the log, and is what a restart knows. Who is not a member is given nothing; who is
         # given nothing has an empty part.
         given = {each.member_id: bytes(each.assignment) for each in request.assignments}
-        if not _has_memory(turn, group, given):
+        if not _has_memory(builder, group, given):
             # DIFFERS: Kafka has no such bound. The next leader may assign less.
             member.sync_ticket = None
-            turn.answer(ticket, refusals.sync(ErrorCode.GROUP_MAX_SIZE_REACHED))
-            remove_and_rebalance(turn, group, member)
+            builder.answer(ticket, refusals.sync(ErrorCode.GROUP_MAX_SIZE_REACHED))
+            remove_and_rebalance(builder, group, member)
             return
         group.assigning = group.generation
-        assigned = _Assigned(group, group.generation, given, turn.limits, turn.totals)
-        turn.write(group_record(group, given), then=assigned.written)
+        assigned = _Assigned(group, group.generation, given, builder.limits, builder.totals)
+        builder.write(group_record(group, given), then=assigned.written)
 
 
-def _has_memory(turn: Turn, group: ClassicGroup, given: Mapping[str, bytes]) -> bool:
+def _has_memory(builder: DecisionBuilder, group: ClassicGroup, given: Mapping[str, bytes]) -> bool:
     """Whether memory is left for an assignment; short ones, or no longer ones, always pass."""
     before = sum(len(member.assignment) for member in group.members.values())
     size = sum(len(given.get(member_id, b"")) for member_id in group.members)
-    return size <= max(before, len(group.members) * MEMBER_BYTES) or turn.takes(size - before)
+    return size <= max(before, len(group.members) * MEMBER_BYTES) or builder.takes(size - before)
 
 
 def _refusal(group: ClassicGroup, request: Any) -> ErrorCode | None:
@@ -91,10 +91,10 @@ def _differs(said: str | None, known: str | None) -> bool:
     return said is not None and known is not None and said != known
 
 
-def _has_synced(turn: Turn, group: ClassicGroup, member: Member) -> None:
+def _has_synced(builder: DecisionBuilder, group: ClassicGroup, member: Member) -> None:
     group.pending_sync.pop(member.member_id, None)
     if not group.pending_sync:
-        turn.cancel_group_timer(group, TimerKind.SYNC)
+        builder.cancel_group_timer(group, TimerKind.SYNC)
 
 
 def _assignment_of(group: ClassicGroup, member: Member) -> Any:
@@ -116,22 +116,22 @@ class _Assigned:
     totals: Totals
 
     def written(self, error: ErrorCode | None, now: Now) -> Decision:
-        """Answer the members that wait, unless the group went on to another rebalance."""
+        """Answer the members that wait, unless the group continued to another rebalance."""
         group = self.group
         is_current = group.generation == self.generation
         if not is_current or group.status is not GroupStatus.COMPLETING_REBALANCE:
             return NOTHING
-        turn = Turn(self.limits, now, self.totals)
+        builder = DecisionBuilder(self.limits, now, self.totals)
         if error is not None:
-            reset_assignments(turn, group, error)
-            prepare_or_complete(turn, group)
-            return turn.done()
+            reset_assignments(builder, group, error)
+            prepare_or_complete(builder, group)
+            return builder.done()
         for member in group.members.values():
             group.assign(member, self.given.get(member.member_id, b""))
             if member.sync_ticket is not None:
-                turn.answer(member.sync_ticket, _assignment_of(group, member))
+                builder.answer(member.sync_ticket, _assignment_of(group, member))
                 member.sync_ticket = None
-                turn.keep_alive(group, member)
+                builder.keep_alive(group, member)
         group.move(GroupStatus.STABLE, now.wall_ms)
         self.totals.completed_rebalances += 1
-        return turn.done()
+        return builder.done()

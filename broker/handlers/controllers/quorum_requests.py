@@ -12,7 +12,7 @@ import asyncio
 from typing import Any, Final
 
 from broker.handlers.controllers.parts import ControllerParts
-from broker.network.registry import DecodedHandler, InTurn, RequestContext
+from broker.network.registry import DecodedHandler, OrderedAnswer, RequestContext
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.quorum.node import MetadataNode
@@ -50,7 +50,7 @@ class QuorumHandler(DecodedHandler):
         if self.api_key == ApiKey.FETCH_SNAPSHOT:
             # A chunk is a megabyte, read beside the loop: hundreds that are asked for in a row, by
             # somebody who does not read them, would all be in memory.
-            return InTurn(lambda _: answered)
+            return OrderedAnswer(lambda _: answered)
         return answered
 
     def _standing(self) -> Standing:

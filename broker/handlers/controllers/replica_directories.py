@@ -38,7 +38,7 @@ _Partition: Final = _Topic.Partitions
 FORGETS: Final = 1
 """The one directory of the request is given up; last copies there stay lost."""
 FORGETS_LAST_COPIES: Final = 2
-"""The same, and last copies are begun anew, empty."""
+"""The same, and last copies are begun again, empty."""
 
 
 class AssignReplicasToDirsHandler(DecodedHandler):

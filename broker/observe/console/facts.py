@@ -102,7 +102,8 @@ class TierFacts(NamedTuple):
 class Source(Protocol):
     """A node that can be looked at.
 
-    Iterators are walked over many turns of the event loop: what changes meanwhile may be missing.
+    Iterators are walked over many iterations of the event loop: what changes meanwhile may be
+    missing.
     """
 
     def partitions(self) -> Iterator[PartitionFacts]:

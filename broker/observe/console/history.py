@@ -64,7 +64,7 @@ class History:
 
         Args:
             at_ms: when it was taken, monotonic.
-            totals: by name; one that is not known is left out.
+            totals: by name; one that is not known is excluded.
         """
         if not self._samples:
             self._began_ms = at_ms

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 OFFSET_MS_MAX: Final = 100 * 365 * 24 * 3600 * 1000
 PASSES_S_MAX: Final = 60.0
-_LOOK_S: Final = 0.005
+_POLL_S: Final = 0.005
 ROUNDS: Final = 2
 """What is rolled is copied, what is copied expires locally and then as a whole."""
 
@@ -84,7 +84,7 @@ async def run_compaction(cleaner: LogCleaner) -> None:
     for _ in range(2):
         cleaner.look()
         while cleaner.is_working:  # noqa: ASYNC110 - for minutes at times, and nobody is called then
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
 
 def add_advance(

@@ -18,7 +18,7 @@ from runtime.clock import Clock
 
 TIMEOUT_MS: Final = 60_000
 _AGAIN_S: Final = 0.05
-_LOOK_S: Final = 0.001
+_POLL_S: Final = 0.001
 
 
 class TierTopic:
@@ -102,7 +102,7 @@ class TierTopic:
                 list(logs.values()), self._clock.wall_ms(), ended=over.set, release_copied=True
             )
             await over.wait()
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
     def _late(
         self,

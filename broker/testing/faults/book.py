@@ -52,7 +52,7 @@ class Entry:
     Attributes:
         hits: how many; `last` has the newest of them.
         roll: draws from the fault's rng.
-        is_removed: it was taken away; what it delays goes on.
+        is_removed: it was taken away; what it delays continues.
     """
 
     id: int

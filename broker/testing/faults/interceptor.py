@@ -15,7 +15,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, Final
 
-from broker.network.registry import CloseConnection, Handler, InTurn, RequestContext
+from broker.network.registry import CloseConnection, Handler, OrderedAnswer, RequestContext
 from broker.testing.faults.book import Decision, Entry, Facts, FaultBook
 from broker.testing.faults.errors import ErrorAnswers
 from broker.testing.faults.fetch_splice import splice
@@ -97,7 +97,7 @@ class Interceptor:
             del self._delayed[done]
 
     def release(self) -> None:
-        """Let the requests go on that removed faults delay."""
+        """Let the requests continue that removed faults delay."""
         for done, entry in list(self._delayed.items()):
             if entry.is_removed:
                 _settle(done)
@@ -137,7 +137,7 @@ class _Faulty:
         if decision is None:
             return self._serve(self._context, memoryview(body), 0)
         if decision.delays:
-            return InTurn(partial(self._delayed, decision, request, body))
+            return OrderedAnswer(partial(self._delayed, decision, request, body))
         return self._strike(decision, request, body)
 
     def _ask_for_all(self) -> list[object]:
@@ -146,11 +146,11 @@ class _Faulty:
         return message.encode_parts(message.cls(error_code=code), self._version)
 
     async def _delayed(
-        self, decision: Decision, request: Any, body: bytearray, in_turn: InTurn
+        self, decision: Decision, request: Any, body: bytearray, in_order: OrderedAnswer
     ) -> Any:
         for entry in decision.delays:
             await self._faults.wait(entry)
-        in_turn.goes_on = True
+        in_order.continues = True
         return await _awaited(self._strike(decision, request, body))
 
     def _strike(self, decision: Decision, request: Any, body: bytearray) -> Any:
@@ -219,21 +219,21 @@ def _settle(done: "asyncio.Future[None]") -> None:
 
 async def _awaited(answer: Any) -> Any:
     """An answer in one of the forms that handlers give, once it is there."""
-    if type(answer) is InTurn:
+    if type(answer) is OrderedAnswer:
         return await answer.serve(answer)
     return await answer if isawaitable(answer) else answer
 
 
 def _then(answer: Any, change: Callable[[Any], Any]) -> Any:
     """Change an answer, at once or when it is there."""
-    if type(answer) is not InTurn and not isawaitable(answer):
+    if type(answer) is not OrderedAnswer and not isawaitable(answer):
         return change(answer)
 
     async def later(served: Any) -> Any:
         return change(await served)
 
-    if type(answer) is not InTurn:
-        return InTurn(lambda _: later(answer))
+    if type(answer) is not OrderedAnswer:
+        return OrderedAnswer(lambda _: later(answer))
     serve = answer.serve
-    answer.serve = lambda in_turn: later(serve(in_turn))
+    answer.serve = lambda in_order: later(serve(in_order))
     return answer

@@ -123,7 +123,7 @@ class BrokerControl:
         the order of `directories` must not have served replicas without a directory. Of the broker
         in this process the start of its node has seen to what else is checked here.
 
-        `free_descriptors` as in `Heartbeat`, before this life has read any metadata.
+        `free_descriptors` as in `Heartbeat`, before this incarnation has read any metadata.
 
         `done` may get, besides what `ControllerLoop.submit` names: InconsistentClusterIdError,
         DuplicateBrokerRegistrationError, UnsupportedFeatureError, InvalidRegistrationError.
@@ -205,8 +205,8 @@ class BrokerControl:
             if session is None:
                 return
             if answer.should_shut_down:
-                # DIFFERS: Kafka keeps the session, so that the broker's next life is refused for a
-                # while. This one said itself that it ends.
+                # DIFFERS: Kafka keeps the session, so that the broker's next incarnation is refused
+                # for a while. This one said itself that it ends.
                 sessions.end(asked.broker_id)
             elif answer.in_controlled_shutdown:
                 if session.shutdown_offset < 0:

@@ -48,7 +48,7 @@ class ControllerLoop:
         self._applied = self._committed = 0
         self._role: RoleChanged | None = None
         self._term: ControllerTerm | None = None
-        self._gone_epoch = -1
+        self._ended_epoch = -1
         self._is_closed = False
         self._watchers: list[Watcher] = []
         world.metrics.show(
@@ -92,7 +92,7 @@ class ControllerLoop:
     def on_committed(self, offset: int) -> None:
         """Everything below `offset` (exclusive) is committed."""
         self._committed = offset
-        self._go_on()
+        self._continue()
 
     def on_applied(self, image: MetadataImage, offset: int) -> None:
         """Readers of this node see `image`.
@@ -102,9 +102,9 @@ class ControllerLoop:
             offset: committed records up to here (exclusive) have been read.
         """
         self.image, self._applied = image, offset
-        self._go_on()
+        self._continue()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         if self._term is None:
             self._begin_term_if_ready()
         else:
@@ -123,14 +123,14 @@ class ControllerLoop:
         role = self._role
         if role is None or role.role is not Role.LEADER or self._is_closed:
             return
-        if self._term is not None or role.epoch <= self._gone_epoch:
+        if self._term is not None or role.epoch <= self._ended_epoch:
             return
         start, read = role.epoch_start_offset, min(self._applied, self._committed)
         if start is None or read <= start or read < self._world.log.log_end():
             return
         problem = self._world.settings.bootstrap_problem
         if problem and is_blank(self.image):  # before anything is written or asked in this term
-            self._gone_epoch = role.epoch
+            self._ended_epoch = role.epoch
             text = f"the first records of a controller cannot be written: {problem}"
             pass_on = partial(self._pass_on, role.epoch, text)
             self._world.scheduler.call_later(_PASS_ON_MS, pass_on)
@@ -146,14 +146,14 @@ class ControllerLoop:
     def _end_term(self, why: str) -> None:
         term, self._term = self._term, None
         assert term is not None
-        self._gone_epoch = term.epoch
+        self._ended_epoch = term.epoch
         log.info("%s: epoch=%d dropped=%d", why, term.epoch, term.decision_count)
         for watcher in self._watchers:
             watcher.on_inactive()
         term.end(why)
 
     def _fail_term(self, reason: str) -> None:
-        self._end_term("this controller cannot go on")
+        self._end_term("this controller cannot continue")
         self._give_up(reason)
 
     def _pass_on(self, epoch: int, reason: str) -> None:
@@ -162,7 +162,7 @@ class ControllerLoop:
             self._give_up(reason)
 
     def _give_up(self, reason: str) -> None:
-        log.error("this controller cannot go on: %s", reason)
+        log.error("this controller cannot continue: %s", reason)
         self._world.resign(reason)
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from metadata_topic.quorum.active.ports import ControllerWorld
 from metadata_topic.raft.messages import BatchFacts
 from runtime.scheduler import Timer
 
-_FLUSH_LOOK_MS: Final = 2
+_FLUSH_POLL_MS: Final = 2
 """So often it looks whether the log is flushed, where an append must wait for that."""
 
 
@@ -43,7 +43,7 @@ class Gathered:
             self._data = data
 
     def take(self) -> tuple[tuple[BatchFacts, ...], bytearray]:
-        """Hand out what waits, and begin anew."""
+        """Hand out what waits, and begin again."""
         facts, data = tuple(self._facts), self._data
         self._facts, self._data = [], bytearray()
         return facts, data
@@ -69,7 +69,7 @@ class AppendListener(Protocol):
         ...
 
     def on_not_appended(self, error: KafkaError) -> None:
-        """Nothing of what was gathered is in the log, which goes on."""
+        """Nothing of what was gathered is in the log, which continues."""
         ...
 
     def on_broken(self, reason: str) -> None:
@@ -140,7 +140,7 @@ class DecisionAppends:
     def _append(self) -> None:
         self._cancel()
         if self._log.must_flush(len(self._gathered)):
-            self._append_after(_FLUSH_LOOK_MS)
+            self._append_after(_FLUSH_POLL_MS)
             return
         self.wrote_ms = self._clock.monotonic_ms()
         batches, data = self._gathered.take()

@@ -102,7 +102,7 @@ class ControllerWorld:
     """Everything outside of the controller.
 
     Attributes:
-        resign: this controller cannot go on, for the reason named; somebody else must lead.
+        resign: this controller cannot continue, for the reason named; somebody else must lead.
         audience: who would hear of a NoOp record.
     """
 

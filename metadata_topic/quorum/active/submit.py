@@ -1,4 +1,4 @@
-"""Decisions that coroutines ask for: a coroutine may be cancelled, a decision goes on."""
+"""Decisions that coroutines ask for: a coroutine may be cancelled, a decision continues."""
 
 import asyncio
 from collections.abc import Callable, Iterable

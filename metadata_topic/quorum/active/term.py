@@ -41,11 +41,11 @@ from metadata_topic.quorum.log.decision_batches import (
     PreparedDecision,
     decide_and_prepare,
 )
-from runtime.collector import look_after_step
+from runtime.collector import collect_after_step
 from runtime.scheduler import Timer
 from runtime.work import Steps
 
-_DECISIONS_A_TURN: Final = 8
+_DECISIONS_PER_SLICE: Final = 8
 """Small decisions that are taken without a pause: some milliseconds."""
 
 
@@ -67,7 +67,7 @@ class ControllerTerm:
             world: what the controller stands on.
             epoch: of the quorum, led by this node.
             image: everything before the log's end is applied in it, or in a dead transaction.
-            fail: ends the term because it cannot go on.
+            fail: ends the term because it cannot continue.
         """
         self.epoch = epoch
         self.decided = image
@@ -82,7 +82,7 @@ class ControllerTerm:
         self._appends = DecisionAppends(world, epoch, self)
         self._appended: MetadataImage | None = None
         self._in_flight = DecisionsInFlight(world.clock, world.metrics)
-        self._turn_timer: Timer | None = None
+        self._slice_timer: Timer | None = None
         self._quiet: Callable[[], None] | None = None
         self._no_op_timer = NoOpTimer(
             world,
@@ -125,8 +125,8 @@ class ControllerTerm:
     def end(self, why: str) -> None:
         """Drop everything that is not committed; tell all who wait."""
         self.is_over = True
-        if self._turn_timer is not None:
-            self._turn_timer.cancel()
+        if self._slice_timer is not None:
+            self._slice_timer.cancel()
         self._no_op_timer.cancel()
         self._appends.stop()
         current = self._take_current()
@@ -171,19 +171,19 @@ class ControllerTerm:
         return self._quiet is None and not self.is_over
 
     def _arm(self) -> None:
-        if self._turn_timer is None and not self.is_over:
-            self._turn_timer = self._world.scheduler.call_later(0, self._turn)
+        if self._slice_timer is None and not self.is_over:
+            self._slice_timer = self._world.scheduler.call_later(0, self._on_slice)
 
-    def _turn(self) -> None:
+    def _on_slice(self) -> None:
         with self._world.metrics.busy_ms.taken():
-            self._take_turn()
+            self._run_slice()
 
-    def _take_turn(self) -> None:
+    def _run_slice(self) -> None:
         """Take some small decisions, or a step of a large one; then others have the loop."""
-        self._turn_timer = None
-        for _ in range(_DECISIONS_A_TURN):
+        self._slice_timer = None
+        for _ in range(_DECISIONS_PER_SLICE):
             if self._steps is None and not self._begin_next():
-                return  # nothing to do, or `settle` goes on
+                return  # nothing to do, or `settle` continues
             if not self._step() or self.is_over:
                 break
         if self._steps is not None or self._waiting:
@@ -220,7 +220,7 @@ class ControllerTerm:
         return BatchPlace(base_offset, self.epoch, self._world.clock.wall_ms(), flushed_end)
 
     def _step(self) -> bool:
-        """Go on with the decision under way; whether it is taken now."""
+        """Continue with the decision under way; whether it is taken now."""
         assert self._steps is not None
         try:
             next(self._steps)
@@ -230,7 +230,7 @@ class ControllerTerm:
         except Exception as error:  # noqa: BLE001  (nothing is written yet: its caller is told)
             self._taken(Failed(error), None)
         else:
-            look_after_step()
+            collect_after_step()
             return False
         return True
 
@@ -273,7 +273,9 @@ class ControllerTerm:
         self._fail(reason)
 
     def on_not_appended(self, error: KafkaError) -> None:
-        """Nothing was written, and the log goes on: forget what was decided since the last append.
+        """Nothing was written, and the log continues.
+
+        Forget what was decided since the last append.
 
         Descriptors or memory ran out, say. The decision under way rests on what is forgotten, too.
         """

@@ -64,7 +64,7 @@ class Answers:
             self._records_read(effect, b"")
             return
         if self._log.gate.is_shut or not self._leads(effect.standing.epoch):
-            self._records_gone(effect)
+            self._records_dropped(effect)
             return
         try:
             data = self._log.read_resident(effect.offset, effect.max_bytes, effect.end_offset)
@@ -85,7 +85,7 @@ class Answers:
         standing = effect.standing
         if data and not self._leads(standing.epoch):
             # The log may have been cut and continued while it was read.
-            self._records_gone(effect)
+            self._records_dropped(effect)
             return
         response = FetchResponse(
             ErrorCode.NONE,
@@ -96,7 +96,7 @@ class Answers:
         )
         self.respond(effect.token, response)
 
-    def _records_gone(self, effect: RespondRecords) -> None:
+    def _records_dropped(self, effect: RespondRecords) -> None:
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self.respond(effect.token, FetchResponse(error, effect.standing))
 

@@ -32,7 +32,7 @@ from metadata_topic.quorum.driver.raft_metrics import RaftMetrics
 from metadata_topic.raft.core import RaftCore
 from metadata_topic.raft.effects import (
     AdvanceHighWatermark,
-    AwaitTurn,
+    AwaitAppend,
     Closed,
     Effect,
     Fatal,
@@ -49,7 +49,7 @@ from metadata_topic.raft.effects import (
 )
 from metadata_topic.raft.events import (
     AbleToLead,
-    AppendTurn,
+    AppendGranted,
     Closing,
     Event,
     LogStartRaised,
@@ -71,7 +71,7 @@ log = logging.getLogger(__name__)
 
 
 class RaftFailureError(TidemarkError):
-    """The replica must not go on: it could lose or invent committed records."""
+    """The replica must not continue: it could lose or invent committed records."""
 
 
 class RaftDriver:
@@ -107,7 +107,7 @@ class RaftDriver:
         self._messages = OutgoingMessages(world, self._answers, self._handle)
         self._events: deque[Event] = deque()
         self._notices: deque[Callable[[], None]] = deque()
-        self._is_stepping = self._is_telling = False
+        self._is_stepping = self._is_notifying = False
         self._timer: Timer | None = None
         self._closed: Callable[[], None] | None = None
         self._is_started = self._is_over = False
@@ -138,7 +138,7 @@ class RaftDriver:
 
         Raises:
             KafkaError: nothing could be written for a reason outside of the disk, descriptors or
-                memory; nothing was appended and the log goes on.
+                memory; nothing was appended and the log continues.
         """
         can_append = self._leads(epoch) and not self._is_stepping and not self._is_over
         if not can_append or batches[0].base_offset != self._log.end_offset:
@@ -155,12 +155,12 @@ class RaftDriver:
         self._handle(Proposed(epoch, batches, data))
         return True
 
-    def take_turn(self) -> None:
-        """Append the control records that wait for it (`QuorumListener.on_turn_awaited`), if any.
+    def grant_append(self) -> None:
+        """Append the control records that wait for it (`QuorumListener.on_append_awaited`), if any.
 
         Not while the listener has batches that it has given offsets and not proposed.
         """
-        self._handle(AppendTurn())
+        self._handle(AppendGranted())
 
     def note_snapshot(self, event: SnapshotWritten) -> None:
         """This node has made a snapshot."""
@@ -180,7 +180,7 @@ class RaftDriver:
         self._handle(AbleToLead(is_able, self._rng.random()))
 
     def fail(self, error: BaseException) -> None:
-        """End the replica where it is, because what stands on it cannot go on."""
+        """End the replica where it is, because what stands on it cannot continue."""
         self._fail(error)
 
     def close(self, done: Callable[[], None]) -> None:
@@ -212,19 +212,19 @@ class RaftDriver:
             self._fail(error)
         finally:
             self._is_stepping = False
-        self._tell()
+        self._notify()
 
     def _step(self, event: Event) -> None:
-        self._messages.begin_turn()
+        self._messages.begin_iteration()
         for effect in self.core.step(event, self._clock.monotonic_ms()):
             if self._is_over:
                 return
             self._do(effect)
 
-    def _tell(self) -> None:
-        if self._is_telling:
+    def _notify(self) -> None:
+        if self._is_notifying:
             return
-        self._is_telling = True
+        self._is_notifying = True
         try:
             while self._notices:
                 notice = self._notices.popleft()
@@ -234,7 +234,7 @@ class RaftDriver:
                     log.exception("what stands on the metadata log fails")
                     self._fail(error)
         finally:
-            self._is_telling = False
+            self._is_notifying = False
 
     def _fail(self, error: BaseException) -> None:
         if self._is_over:
@@ -248,7 +248,7 @@ class RaftDriver:
         if self._closed is not None:
             self._notices.append(self._end)  # the core will not say `Closed` any more
         if not self._is_stepping:
-            self._tell()
+            self._notify()
 
     def _log_failed(self, error: OSError) -> None:
         """The log is offline, whoever has found out; on any thread.
@@ -278,8 +278,8 @@ class RaftDriver:
                 self._fail(RaftFailureError(reason))
             case Refuse():
                 raise AssertionError("a proposal was appended and refused")
-            case AwaitTurn():
-                self._notices.append(self._listener.on_turn_awaited)
+            case AwaitAppend():
+                self._notices.append(self._listener.on_append_awaited)
             case RoleChanged() | AdvanceHighWatermark() | NoteLeaderLogStart() | Report():
                 self._note(effect)
             case _:

@@ -1,10 +1,10 @@
-"""Requests and answers on their way out: each leaves once the vote or epoch it names is durable.
+"""Requests and answers on their remedy: each leaves once the vote or epoch it names is durable.
 
 A message waits for nothing else: not for the log, and not for a newer state of `quorum-state` than
 the one that it names.
 
-Thousands of Fetches may have waited for the same commit. Then `FETCHES_A_TURN` are answered at
-once, and other work of the loop comes in between.
+Thousands of Fetches may have waited for the same commit. Then `FETCHES_PER_ITERATION` are answered
+at once, and other work of the loop comes in between.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from metadata_topic.raft.effects import Respond, RespondChunk, RespondRecords, S
 from metadata_topic.raft.events import Answered
 from metadata_topic.raft.messages import FetchResponse
 
-FETCHES_A_TURN: Final = 50
+FETCHES_PER_ITERATION: Final = 50
 """So many Fetches are answered without a pause: with all that follows some 10 ms of the loop."""
 
 Message = Send | Respond | RespondRecords | RespondChunk
@@ -45,7 +45,7 @@ class OutgoingMessages:
         self._fetches: deque[Callable[[], None]] = deque()
         self._fetches_now = 0
 
-    def begin_turn(self) -> None:
+    def begin_iteration(self) -> None:
         """The loop has had time for others."""
         self._fetches_now = 0
 
@@ -65,7 +65,7 @@ class OutgoingMessages:
         self._durable = number
         ready = [leave for after, leave in self._held if after <= number]
         self._held = [one for one in self._held if one[0] > number]
-        self.begin_turn()
+        self.begin_iteration()
         for leave in ready:
             leave()
 
@@ -97,7 +97,7 @@ class OutgoingMessages:
         )
 
     def _answer_fetch(self, leave: Callable[[], None]) -> None:
-        if self._fetches or self._fetches_now >= FETCHES_A_TURN:
+        if self._fetches or self._fetches_now >= FETCHES_PER_ITERATION:
             self._fetches.append(leave)
             if len(self._fetches) == 1:
                 self._scheduler.call_later(0, self._answer_more)
@@ -106,8 +106,10 @@ class OutgoingMessages:
             leave()
 
     def _answer_more(self) -> None:
-        now = [self._fetches.popleft() for _ in range(min(FETCHES_A_TURN, len(self._fetches)))]
-        if self._fetches:  # before an answer that cannot be given ends this turn
+        now = [
+            self._fetches.popleft() for _ in range(min(FETCHES_PER_ITERATION, len(self._fetches)))
+        ]
+        if self._fetches:  # before an answer that cannot be given ends this iteration
             self._scheduler.call_later(0, self._answer_more)
         for leave in now:
             leave()

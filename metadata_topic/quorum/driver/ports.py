@@ -41,7 +41,7 @@ class SnapshotStore(Protocol):
         ...
 
     def write_chunk(self, snapshot_id: SnapshotId, position: int, data: bytes) -> int:
-        """Write bytes of the one that is being fetched; position 0 begins anew.
+        """Write bytes of the one that is being fetched; position 0 begins again.
 
         Returns:
             The position after them.
@@ -51,7 +51,7 @@ class SnapshotStore(Protocol):
     def install(
         self, snapshot_id: SnapshotId, size_bytes: int
     ) -> SnapshotInstalled | SnapshotRefused:
-        """Check what was fetched, give it its name, and let the log begin anew at its end."""
+        """Check what was fetched, give it its name, and let the log begin again at its end."""
         ...
 
     def drop_chunks(self) -> None:
@@ -66,8 +66,11 @@ class QuorumListener(Protocol):
         """Role, epoch or leader are others now."""
         ...
 
-    def on_turn_awaited(self) -> None:
-        """Control records are to be appended: `RaftDriver.take_turn`, once nothing else waits."""
+    def on_append_awaited(self) -> None:
+        """Control records are to be appended.
+
+        `RaftDriver.grant_append`, once nothing else waits.
+        """
         ...
 
     def on_high_watermark(self, offset: int) -> None:
@@ -83,7 +86,7 @@ class QuorumListener(Protocol):
         ...
 
     def on_failure(self, error: BaseException) -> None:
-        """The node cannot go on; told once."""
+        """The node cannot continue; told once."""
         ...
 
 

@@ -266,7 +266,7 @@ def _replayed(data: bytearray, base: MetadataImage) -> Steps[ImageLoader]:
 def _check_broker_epochs(
     registered: Sequence[tuple[int, int]], base_offset: int, first_offset: int
 ) -> None:
-    """A new broker epoch is an offset of its own decision: older lives have lower ones."""
+    """A new broker epoch is an offset of its own decision: older incarnations have lower ones."""
     for number, epoch in registered:
         allowed = (first_offset, first_offset + number)
         assert epoch < base_offset or epoch in allowed, (

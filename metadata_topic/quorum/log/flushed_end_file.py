@@ -15,7 +15,7 @@ proves nothing: Apache Kafka does not write it.
 `restart` is the id (end offset, epoch) of a snapshot that is about to replace the whole log; -1 -1
 at all other times. `led` is the epoch that this node led when it wrote the file, -1 for none: only
 batches of that epoch say something about this node's disk, see `log_verdict`. The checksum of a
-line goes on from that of the first five, so that it counts in no other file. A power cut may tear
+line continues from that of the first five, so that it counts in no other file. A power cut may tear
 or lose lines; the highest of the sound ones counts.
 """
 
@@ -109,7 +109,7 @@ class FlushedEndFile:
     def __init__(self, directory: Path, disk: Disk) -> None:
         self._path = directory / FLUSHED_END
         self._disk = disk
-        self._head_crc: int | None = None  # of the file, if it was written in this life
+        self._head_crc: int | None = None  # of the file, if it was written in this incarnation
         self._open: OpenFile | None = None
         self._count = 0
 
@@ -145,7 +145,10 @@ class FlushedEndFile:
 
     @property
     def takes_lines(self) -> bool:
-        """Whether a line can be added: the file was written in this life, and is not long yet."""
+        """Whether a line can be added.
+
+        The file was written in this incarnation, and is not long yet.
+        """
         return self._head_crc is not None and self._count < LINES_MAX
 
     def add_line(self, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""What this life notes of how far the metadata log is flushed, and when.
+"""What this incarnation notes of how far the metadata log is flushed, and when.
 
 After each fsync, so that no later start takes what was flushed for a torn tail: by a line that
 nobody waits for (`fsync_lines`); by the whole file after a roll, after many lines, and where
@@ -115,7 +115,7 @@ class FlushedEndNote:
 
     @contextmanager
     def restarting(self, snapshot_id: SnapshotId) -> Iterator[None]:
-        """Note the intent, let the log begin anew at the snapshot's end, and note that it did."""
+        """Note the intent, let the log begin again at the snapshot's end, and note that it did."""
         self.intend_restart(snapshot_id)
         with self._mutex:
             self._led_epoch = NO_EPOCH

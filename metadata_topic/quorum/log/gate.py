@@ -1,4 +1,4 @@
-"""Who uses the metadata log beside the loop, so that nobody does while it is cut or begun anew.
+"""Who uses the metadata log beside the loop, so that nobody does while it is cut or begun again.
 
 A truncation, or a fetched snapshot that replaces the log, changes segments and files on a pool
 thread. It shuts the gate first: nobody begins to use the log any more, and the work begins once

@@ -308,16 +308,17 @@ class MetadataLog:
         if held is not None and held.base_offset < offset:
             raise OtherLogError(
                 f"{self._log.directory}: the leader's log of epoch {held.partition_leader_epoch} "
-                f"ends, or goes on differently, at offset {offset}, inside of the batch that this "
+                f"ends, or continues differently, at offset {offset}, inside of the batch that "
+                "this "
                 f"node has at offsets {held.base_offset} to {held.last_offset}: it is another log. "
                 "Nothing was cut. Put the controllers' newest metadata directory back; a broker "
-                "that is to follow this log fetches it anew if that directory is moved away"
+                "that is to follow this log fetches it again if that directory is moved away"
             )
         with self.note.cutting(offset):
             truncate_to(self._log, offset)
 
     def restart_at(self, snapshot_id: SnapshotId) -> None:
-        """Drop everything: a snapshot replaces this log, which begins anew at its end.
+        """Drop everything: a snapshot replaces this log, which begins again at its end.
 
         The intent is on disk before the first file goes, and until the new log is there. May run on
         a pool thread while nobody appends or reads.

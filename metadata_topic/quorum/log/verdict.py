@@ -64,7 +64,7 @@ class Verdict:
         end_offset: after the last sound batch (exclusive).
         torn_bytes: behind that batch, to be cut.
         last_epoch: the highest epoch seen in any batch, sound or behind the place; -1 for none.
-        is_replaced: the snapshot replaces the whole log, which begins anew at its end.
+        is_replaced: the snapshot replaces the whole log, which begins again at its end.
     """
 
     segments: tuple[SegmentSurvey, ...]
@@ -75,7 +75,7 @@ class Verdict:
     stale: tuple[SegmentSurvey, ...] = ()
 
 
-def judge(facts: DirectoryFacts) -> Verdict:
+def validate(facts: DirectoryFacts) -> Verdict:
     """Tell a torn tail from damage.
 
     Raises:
@@ -148,10 +148,10 @@ def _has_batches(chain: Sequence[SegmentSurvey]) -> bool:
 
 
 def _is_behind_whole(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
-    """Whether the newest snapshot goes on beyond a log that has lost nothing by its own note.
+    """Whether the newest snapshot continues beyond a log that has lost nothing by its own note.
 
     A snapshot of our own is made of a flushed log, whose end was noted before. So this snapshot is
-    of another life, or log and note are an older copy that was put back.
+    of another incarnation, or log and note are an older copy that was put back.
     """
     snapshot, noted = _newest_usable(facts), facts.noted
     if snapshot is None or noted is None or not chain:
@@ -221,7 +221,7 @@ def _damage(
     return DamagedMetadataError(
         f"{facts.directory}/{segment.name} is damaged at position {segment.whole_bytes} (offset "
         f"{segment.end_offset}): {what}. This is no torn tail: {why}. Nothing was changed. "
-        f"{_way_out(facts)}"
+        f"{_remedy(facts)}"
     )
 
 
@@ -232,20 +232,21 @@ def _foreign(facts: DirectoryFacts, last: SegmentSurvey) -> ForeignSnapshotError
         f"{facts.directory}/{snapshot.file_name} is a snapshot up to offset {snapshot.end_offset} "
         f"of epoch {snapshot.epoch}; the log ends at offset {last.end_offset}, in "
         f"{facts.directory}/{last.name}. {FLUSHED_END} does not note that this snapshot replaces "
-        "the log, so it is of another life, or log and note are an older copy than it. Nothing was "
-        f"changed. If this node made the snapshot: {_way_out(facts)}. Only if it is of another "
-        f"life: Move {snapshot.file_name} out of the directory, and the node goes on with its log"
+        "the log, so it is of another incarnation, or log and note are an older copy than it. "
+        "Nothing was "
+        f"changed. If this node made the snapshot: {_remedy(facts)}. Only if it is of another "
+        f"life: Move {snapshot.file_name} out of the directory, and the node continues with its log"
     )
 
 
 def _lost_log(facts: DirectoryFacts, end: int) -> DamagedMetadataError:
     return DamagedMetadataError(
         f"{facts.directory}: all segments of the metadata log are gone, and they were flushed to "
-        f"offset {end}. Nothing was changed. {_way_out(facts)}"
+        f"offset {end}. Nothing was changed. {_remedy(facts)}"
     )
 
 
-def _way_out(facts: DirectoryFacts) -> str:
+def _remedy(facts: DirectoryFacts) -> str:
     way = (
         "Restore the file from a copy, or, one of several controllers, let it fetch the log again: "
         "docs/metadata-log.md says when that is safe"
@@ -254,6 +255,7 @@ def _way_out(facts: DirectoryFacts) -> str:
         return f"{way}; there is no snapshot of the metadata"
     name = facts.usable_snapshot.file_name
     return (
-        f"{way}. The newest snapshot is {name}; the same page says how the only controller goes on "
+        f"{way}. The newest snapshot is {name}; the same page says how the only controller "
+        "continues "
         "from it, losing every change made after it"
     )

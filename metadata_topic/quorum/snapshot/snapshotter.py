@@ -72,7 +72,7 @@ class FoundSnapshot:
     bytes_replayed: int = 0
 
 
-class ToldCore(Protocol):
+class SnapshotListener(Protocol):
     """The core of the replica, by its driver."""
 
     def note_snapshot(self, event: SnapshotWritten) -> None:
@@ -97,7 +97,7 @@ class Snapshotter:
         self,
         stored: StoredMetadata,
         found: FoundSnapshot,
-        core: ToldCore,
+        core: SnapshotListener,
         *,
         facts_at: Callable[[int], QuorumFacts],
         config: MetadataLogConfig,
@@ -205,7 +205,7 @@ class Snapshotter:
         """End what is under way where it is: the log is left as after a kill."""
         self._is_closed = True
         self._runner.cancel()
-        self._tell_none()
+        self._notify_none()
 
     # -- in turn --------------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class Snapshotter:
                 yield from self._clean()
             self._asked.popleft()
             done(made)
-        self._tell_none()
+        self._notify_none()
 
     def _break(self, error: Exception) -> None:
         """A bug of ours: the log is not touched by it, but nobody can rely on snapshots."""
@@ -234,9 +234,9 @@ class Snapshotter:
         self.problem = f"making a snapshot failed: {error!r}"
         self._wants_cleaning = False
         self._not_before_ms = self._clock.monotonic_ms() + RETRY_MS
-        self._tell_none()
+        self._notify_none()
 
-    def _tell_none(self) -> None:
+    def _notify_none(self) -> None:
         asked, self._asked = self._asked, deque()
         for _, done in asked:
             done(None)

@@ -3,7 +3,7 @@
 A fetched snapshot grows in a `.part` file whose name has a random part, so that it never meets one
 that is written here. It is checked whole before it gets its name: every checksum, header,
 footer and cluster. From then on the log must begin at its end; that intent is on disk before the
-name is, so a start after a kill in between goes on with it.
+name is, so a start after a kill in between continues with it.
 
 Calls may wait for the disk; they come one after the other, but for `read_chunk`.
 
@@ -91,7 +91,7 @@ class DiskSnapshotStore:
             return None
 
     def write_chunk(self, snapshot_id: SnapshotId, position: int, data: bytes) -> int:
-        """Write bytes of the one that is being fetched; position 0 begins anew.
+        """Write bytes of the one that is being fetched; position 0 begins again.
 
         Returns:
             The position after them.
@@ -109,7 +109,7 @@ class DiskSnapshotStore:
     def install(
         self, snapshot_id: SnapshotId, size_bytes: int
     ) -> SnapshotInstalled | SnapshotRefused:
-        """Check what was fetched, give it its name, and let the log begin anew at its end."""
+        """Check what was fetched, give it its name, and let the log begin again at its end."""
         assert self._part is not None
         fetched_id, path, file = self._part
         assert fetched_id == snapshot_id

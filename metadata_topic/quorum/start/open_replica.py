@@ -1,6 +1,6 @@
 """From a metadata directory to a replica that is ready to start: everything a start reads.
 
-Nothing on the disk is changed before all of it was read and judged.
+Nothing on the disk is changed before all of it was read and validated.
 """
 
 import logging

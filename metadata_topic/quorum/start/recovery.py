@@ -5,7 +5,7 @@ name yet), a log with a torn tail, a transaction without its end (its records do
 damaged snapshot is put aside and the one before it is used, as long as the log reaches back to it.
 
 A start reads everything first (`read_directory`) and changes nothing until all of it was read,
-decoded and judged; what cannot be relied on is refused with the disk as it was. Only then
+decoded and validated; what cannot be relied on is refused with the disk as it was. Only then
 `repair` cuts, removes and opens.
 
 How much of the log is committed is not on the disk. A sole voter takes all of it for committed and
@@ -38,7 +38,7 @@ from metadata_topic.quorum.log.batches import Batch, facts_of, read_batches
 from metadata_topic.quorum.log.flushed_end_file import FlushedEnd, FlushedEndFile
 from metadata_topic.quorum.log.metadata_log import MetadataLog
 from metadata_topic.quorum.log.survey import SegmentSurvey, sound_batches, survey_log
-from metadata_topic.quorum.log.verdict import DirectoryFacts, Verdict, judge
+from metadata_topic.quorum.log.verdict import DirectoryFacts, Verdict, validate
 from metadata_topic.quorum.snapshot.snapshots import CorruptSnapshotError, Snapshot, SnapshotFiles
 from metadata_topic.quorum.snapshot.store import replay_snapshot
 from metadata_topic.quorum.start.format import make_dirs_durably
@@ -65,7 +65,7 @@ class FoundMetadata:
     Attributes:
         verdict: which part of the log counts.
         loader: holds the image of snapshot and log, if they were replayed; nobody took it yet.
-        snapshot_id: the snapshot that the log goes on from, None if there was none.
+        snapshot_id: the snapshot that the log continues from, None if there was none.
         snapshots: all that can be kept, oldest first.
         damaged: newer snapshots that cannot be read, to be put aside, and why.
         last_epoch: the highest epoch in log and snapshots, also where they are damaged; 0 if none.
@@ -166,7 +166,7 @@ def _read_directory(
         noted=noted,
     )
     try:
-        verdict = judge(facts)
+        verdict = validate(facts)
     except (DamagedMetadataError, ForeignSnapshotError, MissingMetadataError) as error:
         why = "".join(f". {one.file_name} cannot be used: {said}" for one, said in damaged)
         raise type(error)(f"{error}{why}") from error
@@ -247,7 +247,7 @@ def repair(
 
 
 def _cut_tail(found: FoundMetadata, disk: Disk) -> None:
-    """Cut the torn tail that was judged to be one; the opening would judge it by other rules.
+    """Cut the torn tail that was validated to be one; the opening would validate it by other rules.
 
     A segment of which nothing is whole stays, empty, its bytes kept beside it: opening would rename
     it, and after a power cut there could be no segment at all.

@@ -82,7 +82,7 @@ class Peers:
         self._identity, self._scheduler = identity, ports.scheduler
         settings = ConnectionSettings(client_id=f"raft-client-{node_id}", request_timeout_ms=0)
         self._connections = Connections(settings, ports)
-        self._said: dict[Address, str] = {}
+        self._logged: dict[Address, str] = {}
         self._is_closed = False
 
     def send(self, to: Node, request: Question, timeout_ms: int, done: Done) -> None:
@@ -100,7 +100,7 @@ class Peers:
             if isinstance(result, _TakenForAVoteError):
                 result = result.answer
             response = None if isinstance(result, ClientError) else result
-            self._say(address, "" if response is not None else str(result))
+            self._log(address, "" if response is not None else str(result))
             self._scheduler.call_soon(lambda: done(response))
 
         call = call_of(request, self._identity, ended, max(timeout_ms, 0))
@@ -111,18 +111,18 @@ class Peers:
         self._is_closed = True
         self._connections.close()
 
-    def _say(self, address: Address, reason: str) -> None:
+    def _log(self, address: Address, reason: str) -> None:
         """Log why a controller does not answer, once for each reason; and that it does again."""
-        before = self._said.get(address, "")
+        before = self._logged.get(address, "")
         if reason == before or self._is_closed:
             return
         where = escape(address[0]), address[1]
         if reason:
             text = "a controller cannot be asked: address=%s:%d reason=%s"
             log.warning(text, *where, escape(reason, 300))
-            if len(self._said) >= KEPT:  # addresses change over the years
-                self._said.clear()
-            self._said[address] = reason
+            if len(self._logged) >= KEPT:  # addresses change over the years
+                self._logged.clear()
+            self._logged[address] = reason
         else:
             log.info("a controller answers again: address=%s:%d", *where)
-            del self._said[address]
+            del self._logged[address]

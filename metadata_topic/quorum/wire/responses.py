@@ -48,7 +48,7 @@ class UnreadableAnswer(TidemarkError):
 
 
 def write_answer(answer: LogResponse, version: int) -> Any:
-    """The wire's struct of an answer; what the version lacks is left out."""
+    """The wire's struct of an answer; what the version lacks is excluded."""
     match answer:
         case VoteResponse():
             return _write_vote(answer)
@@ -193,17 +193,19 @@ def read_answer(request: LogRequest, body: Any, checked: CheckedData = NO_DATA) 
         case VoteRequest():
             found = _found(only_partition(body.topics, "topic_name", "partition_index"))
             return VoteResponse(
-                _code(found.error_code), _told(found, body.node_endpoints), found.vote_granted
+                _code(found.error_code),
+                _standing_of(found, body.node_endpoints),
+                found.vote_granted,
             )
         case BeginQuorumEpochRequest():
             found = _found(only_partition(body.topics, "topic_name", "partition_index"))
             return BeginQuorumEpochResponse(
-                _code(found.error_code), _told(found, body.node_endpoints)
+                _code(found.error_code), _standing_of(found, body.node_endpoints)
             )
         case EndQuorumEpochRequest():
             found = _found(only_partition(body.topics, "topic_name", "partition_index"))
             return EndQuorumEpochResponse(
-                _code(found.error_code), _told(found, body.node_endpoints)
+                _code(found.error_code), _standing_of(found, body.node_endpoints)
             )
         case FetchRequest():
             found = _found(only_partition(body.responses, "topic_id", "partition_index"))
@@ -258,7 +260,7 @@ def _read_fetch(found: Any, endpoints: Any, checked: CheckedData) -> FetchRespon
         raise UnreadableAnswer("a negative offset")
     return FetchResponse(
         error=_code(found.error_code),
-        standing=_told(found.current_leader, endpoints),
+        standing=_standing_of(found.current_leader, endpoints),
         high_watermark=found.high_watermark,
         log_start_offset=found.log_start_offset,
         diverging=(
@@ -285,7 +287,7 @@ def _read_fetch_snapshot(found: Any, endpoints: Any) -> FetchSnapshotResponse:
         raise UnreadableAnswer(f"bytes {found.position} to {end} of {found.size}")
     return FetchSnapshotResponse(
         error=_code(found.error_code),
-        standing=_told(found.current_leader, endpoints),
+        standing=_standing_of(found.current_leader, endpoints),
         snapshot_id=SnapshotId(wanted.end_offset, wanted.epoch),
         size_bytes=found.size,
         position=found.position,
@@ -299,7 +301,7 @@ def _found(partition: Any | None) -> Any:
     return partition
 
 
-def _told(found: Any, endpoints: Any) -> Standing:
+def _standing_of(found: Any, endpoints: Any) -> Standing:
     leader_id, epoch = found.leader_id, found.leader_epoch
     if min(leader_id, epoch) < _UNKNOWN:
         raise UnreadableAnswer(f"leader {leader_id} of epoch {epoch}")

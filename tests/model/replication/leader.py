@@ -65,7 +65,7 @@ class Leader:
         self.recover = cache(self._recover)
         self.learn = cache(self._learn)
         self.refused = cache(self._refused)
-        self.left_open = cache(self._left_open)
+        self.still_undecided = cache(self._left_open)
         self.must_flush = cache(self._must_flush)
 
     def _load(self, me: int, lead: Lead) -> InSyncReplicas:
@@ -208,7 +208,7 @@ class Leader:
 
     def _left_open(self, lead: Lead, me: int) -> Lead:
         held = self._load(me, lead)
-        held.left_open()
+        held.still_undecided()
         return self._dump(me, held, lead)
 
     def _must_flush(self, lead: Lead, me: int, members: int) -> bool:

@@ -1,4 +1,4 @@
-"""Every rule left out, one at a time: the shortest story that breaks a promise, and its bounds.
+"""Every rule excluded, one at a time: the shortest story that breaks a promise, and its bounds.
 
 A mutant without a story is one that no search finds; `why` says why.
 """
@@ -57,7 +57,7 @@ class ShrinkCountsAtOnce(InSyncReplicas):
 
 
 class DoubtForgotten(InSyncReplicas):
-    def left_open(self) -> None:
+    def still_undecided(self) -> None:
         pass
 
 
@@ -193,7 +193,7 @@ MUTANTS: list[Mutant] = [
         "append 0; fetch 1 0; ask to leave 0 (0,); fetch 1 0; decide 0 (0,); ask to join 0 1",
     ),
     Mutant(
-        "the watermark is counted anew each time",
+        "the watermark is counted again each time",
         {"isr": WatermarkGoesBack},
         Rules(epochs=3),
         "append 0; ask to leave 0 (0,); decide 0 (0,)",

@@ -22,7 +22,7 @@ RUNS: list[Run] = [
         85,
         broken=True,
     ),
-    # Two ways out.
+    # Two remedies.
     Run("no last known leader: killed", replace(KILLED_IS_UNCLEAN, last_known_leads=False)),
     Run("no last known leader: two cuts", replace(TWO_CUTS, last_known_leads=False), 9_722),
     Run("the longest leads: killed", replace(KILLED_IS_UNCLEAN, last_known_leads="longest")),

@@ -1,7 +1,7 @@
 """One partition: its replicas, the controller, and what is on its way between them.
 
 A step is what one of them does at once; everything that may come late, twice or never is a step of
-its own or a budget. README.md says what is left out, and why nothing is hidden by it.
+its own or a budget. README.md says what is excluded, and why nothing is hidden by it.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ FAIR = frozenset(
         "fetch",
         "ask to join",
         "ask as recovered",
-        "ask anew",
+        "ask again",
         "decide",
         "stopped",
         "elect the longest",
@@ -124,7 +124,7 @@ class Replication:
             yield ("ask as recovered", one), partial(self._asked, world, one, asked)
         if lead.asked is not None:
             if not any(one == it.sender and lead.asked == it[3:] for it in world.requests):
-                yield ("ask anew", one), partial(self._asked_again, world, one, 0)
+                yield ("ask again", one), partial(self._asked_again, world, one, 0)
             elif world.budget.lost_answers:
                 yield ("ask again", one), partial(self._asked_again, world, one, 1)
 
@@ -350,7 +350,7 @@ class Replication:
         """No answer came: the same request is sent again, beside one that may still arrive."""
         broker = world.brokers[one]
         assert broker.lead is not None
-        lead = self.leader.left_open(broker.lead, one)
+        lead = self.leader.still_undecided(broker.lead, one)
         left = world.budget._replace(lost_answers=world.budget.lost_answers - cost)
         world = self._asked(world, one, lead)
         return world._replace(budget=left)

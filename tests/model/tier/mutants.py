@@ -1,4 +1,4 @@
-"""Every rule left out, one at a time: the shortest story that breaks a promise, and its bounds.
+"""Every rule excluded, one at a time: the shortest story that breaks a promise, and its bounds.
 
 A mutant without a story is one that no search finds; `why` says why.
 """
@@ -9,9 +9,9 @@ from tests.model.listed import Mutant
 from tests.model.tier.rules import Rules
 from tests.model.tier.runs import AWAY, BEHIND, BORDERS, CLIPPED, COPIED, ONE, PART
 
-DELETES_WHAT_IT_WAS = {"deletes_what_was_judged": False}
+DELETES_WHAT_IT_WAS = {"deletes_what_was_validated": False}
 """With that rule four others cost nothing within the bounds: each of their stories is a FINISHED
-that lands, then DELETE_STARTED of a dangling segment. So it is left out beside each."""
+that lands, then DELETE_STARTED of a dangling segment. So it is excluded beside each."""
 
 MUTANTS: list[Mutant] = [
     Mutant(
@@ -23,7 +23,7 @@ MUTANTS: list[Mutant] = [
         "expire A",
     ),
     Mutant(
-        "an owner judges before its barrier is read back",
+        "an owner validates before its barrier is read back",
         {"barrier": False, **DELETES_WHAT_IT_WAS},
         replace(ONE, moves=1),
         "move B; copy A 0-0 0; land S 0 1.1; put A 0; finish A 0; barrier B S 0; "
@@ -37,7 +37,7 @@ MUTANTS: list[Mutant] = [
         "settle B; delete B 0; land F 0 1.1; report A 0; land D 0 2.1; expire A",
     ),
     Mutant(
-        "a barrier names a segment anew that is forgotten by then",
+        "a barrier names a segment again that is forgotten by then",
         {"barrier_adds_none": False},
         replace(BEHIND, moves=1, epochs=3),
         "elect uncleanly B; copy A 0-0 0; land S 0 1.1; put A 0; finish A 0; land F 0 "
@@ -227,14 +227,14 @@ MUTANTS: list[Mutant] = [
         "settle B; join A; append B; delete records B 1; move A; learn B; fetch B",
     ),
     Mutant(
-        "a new leader is judged by what was not deleted since it leads",
-        {"judged_as_taken_over": False},
+        "a new leader is validated by what was not deleted since it leads",
+        {"validated_as_taken_over": False},
         replace(COPIED, deletes=1),
         "elect uncleanly B; append B; delete records B 1; expire B; barrier B F 1; "
         "land F 1 2.1; settle B",
     ),
     Mutant(
-        "a log that is cut below its local start goes on from there",
+        "a log that is cut below its local start continues from there",
         {"cut_below_local_is_bootstrap": False},
         COPIED,
         "elect uncleanly B; learn A; report A 1; expire A; expire A; fetch A",

@@ -1,4 +1,4 @@
-"""The two logs: who leads, how they follow, what they drop, and how a follower begins anew."""
+"""The two logs: who leads, how they follow, what they drop, and how a follower begins again."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,7 +14,7 @@ NAMES = "AB"
 FOLLOWS: dict[str, Any] = {
     "leads": False,
     "begun": 0,
-    "unjudged": NONE,
+    "unvalidated": NONE,
     "known": (NONE, NONE),
     "incarnation": 1,
     "owner": 0,
@@ -66,7 +66,7 @@ class Replica:
             yield from self._isr_steps(world, leader)
 
     def _has_something(self, world: World, one: int) -> bool:
-        """A replica with nothing in either tier is red by intent if it is elected uncleanly."""
+        """An uncleanly elected replica with nothing in either tier is unhealthy by intent."""
         broker = self._swapped_if_begun(world, one).brokers[one]
         return len(broker.log) > broker.start or any(broker.log[-1:])
 
@@ -90,7 +90,7 @@ class Replica:
             world = self._with(world, old, position=self._here(world, old))
         world = self._in_new_epoch(world, one, world.epoch + 1)
         log = world.brokers[one].log
-        world = self._with(world, one, leads=True, begun=len(log), unjudged=len(log))
+        world = self._with(world, one, leads=True, begun=len(log), unvalidated=len(log))
         return self._led(world._replace(leader=one, epoch=world.epoch + 1))
 
     @staticmethod

@@ -52,7 +52,7 @@ class Rules:
     finished_last: bool = True
     deletes_wait_for_puts: bool = True
     deletes_in_topic_first: bool = True
-    deletes_what_was_judged: bool = True
+    deletes_what_was_validated: bool = True
     """DELETE_STARTED of a STARTED segment is refused if that is FINISHED by then."""
     carries_start: bool = True
     carries_unclean: bool = True
@@ -66,7 +66,7 @@ class Rules:
     by_epoch: bool = True
     a_run: bool = True
     below_own_watermark: bool = True
-    asked_anew: bool = True
+    asked_asks_first: bool = True
     forgotten_at_epoch: bool = True
     forgotten_at_loss: bool = True
     cut_at_truncation: bool = True
@@ -82,8 +82,8 @@ class Rules:
     # -- logs whose records were all deleted
     keeps_last_epoch: bool = True
     """The chain keeps the epoch of the last committed record, also where that was deleted."""
-    judged_as_taken_over: bool = True
-    """As long as nobody has judged the log: of the last record that its leader found in it."""
+    validated_as_taken_over: bool = True
+    """As long as nobody has validated the log: of the last record that its leader found in it."""
     # -- bootstrap
     whole_on_chain: bool = True
     """The segment lies on the leader's chain up to its end."""

@@ -32,7 +32,7 @@ class Record(NamedTuple):
     unclean: int = NONE
     segment: Segment | None = None
     is_barrier: bool = False
-    judged: str = ""
+    validated: str = ""
     """Of D: the state that the segment had for its writer."""
 
 
@@ -68,7 +68,8 @@ class Broker(NamedTuple):
         local: local start.
         copied: CopiedThrough, -1: not known.
         begun: as leader: the first offset of its epoch.
-        unjudged: as leader: where the log ended that nobody has judged yet; -1: it was judged.
+        unvalidated: as leader: where the log ended that nobody has validated yet; -1: it was
+            validated.
         known: as leader: (log end, log start) of the follower, as of its last Fetch.
         owner: 0, 1 its barrier is written, 2 settled.
         position: in the tail of the metadata topic; -1: it has read all.
@@ -83,7 +84,7 @@ class Broker(NamedTuple):
     watermark: int
     copied: int = NONE
     begun: int = 0
-    unjudged: int = NONE
+    unvalidated: int = NONE
     known: tuple[int, int] = (NONE, NONE)
     incarnation: int = 1
     owner: int = 0

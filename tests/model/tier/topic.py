@@ -14,8 +14,8 @@ from local_log.log.retention_policy import RetentionFacts, SegmentFacts, decide
 from rlm.link.messages import ClosedLocalSegment, LogDescription, PartitionSettings
 from rlm.maintenance.copy_policy import next_to_copy
 from rlm.maintenance.log_facts import LogFacts, RemoteSegment, finished_of
+from rlm.maintenance.log_validation import Validated, validate_log
 from rlm.maintenance.retention_policy import deletions
-from rlm.maintenance.settling import Settled, settle
 from rlmm.api import LOWEST_FENCE, Fence, SegmentUpdate
 from rlmm.barrier import newest_of
 from rlmm.events import MetadataEvent, SegmentAdded, SegmentUpdated, Stamp
@@ -112,14 +112,14 @@ def _events(record: Record) -> list[MetadataEvent]:
         assert record.segment is not None
         metadata = metadata_of(record.id, record.segment)
         return [SegmentAdded(metadata, stamp, is_barrier=record.is_barrier)]
-    seen_state = STATES.get(record.judged)
+    seen_state = STATES.get(record.validated)
     update = SegmentUpdate(_segment_id(record.id), STATES[record.kind], 0, 0, None, seen_state)
     return [SegmentUpdated(update, stamp)]
 
 
 @cache
 def read(number: int, record: Record, has_fence: bool = True, adds: bool = False) -> int:
-    """What a view is after one more record; `adds`: also a barrier may name a segment anew."""
+    """What a view is after one more record; `adds`: also a barrier may name a segment again."""
     facts, entries = _views[number].facts, dict(_views[number].entries)
     if adds:
         record = record._replace(is_barrier=False)
@@ -209,16 +209,17 @@ def _facts(
     watermark: int,
     closed: Sequence[int] = (),
     whole: bool = True,
-    unjudged: int = NONE,
+    unvalidated: int = NONE,
 ) -> LogFacts:
     """What the product decides by.
 
     Args:
         closed: bases of the closed segments, and where the last one ends.
         whole: a segment counts as a copy only where it ends on the chain below the watermark.
-        unjudged: where the log ended when it was taken over, if that was not judged; -1: it was.
+        unvalidated: where the log ended when it was taken over, if that was not validated; -1: it
+            was.
     """
-    below = min(start, watermark - 1 if unjudged < 0 else min(watermark, unjudged) - 1)
+    below = min(start, watermark - 1 if unvalidated < 0 else min(watermark, unvalidated) - 1)
     known = tuple(of if at >= below else 0 for at, of in enumerate(log))
     chain = known_chain(known)
     if epoch and (not chain or chain[-1][0] < epoch):
@@ -237,7 +238,7 @@ def _facts(
         0,
         0,
         len(log),
-        unjudged_end=unjudged,
+        unvalidated_end=unvalidated,
     )
     remote = [
         RemoteSegment(entry.metadata, entry.finished_order) for _, entry in _views[number].entries
@@ -292,14 +293,14 @@ def to_delete(
 
 @cache
 def settled(
-    number: int, epoch: int, log: Log, start: int, local: int, watermark: int, unjudged: int
+    number: int, epoch: int, log: Log, start: int, local: int, watermark: int, unvalidated: int
 ) -> int | str:
-    """The log start that a new owner finds, or why it is red."""
+    """The log start that a new owner finds, or why it is unhealthy."""
     view = _views[number]
-    facts = _facts(number, epoch, log, start, local, watermark, unjudged=unjudged)
+    facts = _facts(number, epoch, log, start, local, watermark, unvalidated=unvalidated)
     entries = sorted(view.entries, key=lambda it: it[1].metadata.start_offset)
-    found = settle(facts.log, history_of(view.facts, (entry for _, entry in entries)))
-    return found.log_start if isinstance(found, Settled) else str(found)
+    found = validate_log(facts.log, history_of(view.facts, (entry for _, entry in entries)))
+    return found.log_start if isinstance(found, Validated) else str(found)
 
 
 @cache

@@ -1,7 +1,7 @@
 """A tiered partition of two replicas, the metadata topic and the store: steps and promises.
 
 A step is what one process does at once; what may come late is a step of its own, or a budget.
-README.md says what is left out, and why nothing is hidden by it.
+README.md says what is excluded, and why nothing is hidden by it.
 """
 
 from collections.abc import Callable, Iterator
@@ -166,8 +166,8 @@ class Tiering(Replica):
         for one, broker in enumerate(world.brokers):
             copied = NONE if rules.forgotten_at_loss else broker.copied
             broker = broker._replace(owner=0, barrier=None, task=None, position=NONE, copied=copied)
-            if broker.leads and broker.unjudged == NONE:
-                broker = broker._replace(unjudged=len(broker.log))
+            if broker.leads and broker.unvalidated == NONE:
+                broker = broker._replace(unvalidated=len(broker.log))
             if not rules.asked_anew:
                 broker = broker._replace(seen=self._view(world))
             if rules.new_incarnation:
@@ -205,8 +205,8 @@ class Tiering(Replica):
         rules, last = self.rules, broker.watermark - 1
         if not rules.keeps_last_epoch:
             last += 1
-        if broker.unjudged != NONE and rules.judged_as_taken_over:
-            last = min(last, broker.unjudged - 1)
+        if broker.unvalidated != NONE and rules.validated_as_taken_over:
+            last = min(last, broker.unvalidated - 1)
         if broker.start >= broker.watermark:
             return min(broker.start, last)
         return min(broker.start, broker.local, last)
@@ -241,7 +241,7 @@ class Tiering(Replica):
             yield ("read", name), partial(self._with, world, one, position=NONE)
         own = self._own(world, broker)
         if topic.fence(own) > pair:
-            return  # Another one owns it; a task may go on.
+            return  # Another one owns it; a task may continue.
         if broker.owner == 0:
             first = len(world.tail) - rules.lag if broker.position == NONE else broker.position
             seen = set()
@@ -285,13 +285,13 @@ class Tiering(Replica):
     def _settle(self, world: World, one: int) -> World:
         broker = world.brokers[one]
         own = self._own(world, broker)
-        found = topic.settled(own, broker.epoch, *self._local(broker), broker.unjudged)
+        found = topic.settled(own, broker.epoch, *self._local(broker), broker.unvalidated)
         if isinstance(found, str):
             if self._has_lost(world) or world.epoch > broker.epoch:
                 return world  # Red: that a record is gone, or another one leads.
-            raise Broken(f"red without a fault: {found}")
+            raise Broken(f"unhealthy without a fault: {found}")
         start = max(broker.start, found)
-        world = self._with(world, one, owner=2, barrier=None, start=start, unjudged=NONE)
+        world = self._with(world, one, owner=2, barrier=None, start=start, unvalidated=NONE)
         return world._replace(is_open=world.is_open and world.leader != one)
 
     def _new_tasks(
@@ -335,8 +335,8 @@ class Tiering(Replica):
                 yield ("delete", name, doomed), partial(self._with, world, one, task=task)
             else:
                 record = self._record(broker, world, "D", doomed)
-                if rules.deletes_what_was_judged:
-                    record = record._replace(judged=topic.states(own)[doomed])
+                if rules.deletes_what_was_validated:
+                    record = record._replace(validated=topic.states(own)[doomed])
                 yield ("delete", name, doomed), partial(self._began, world, one, record)
 
     def _began(self, world: World, one: int, record: Record) -> World:

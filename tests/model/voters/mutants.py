@@ -1,4 +1,4 @@
-"""Every rule left out, one at a time: a story that breaks a promise, and its bounds."""
+"""Every rule excluded, one at a time: a story that breaks a promise, and its bounds."""
 
 from dataclasses import replace
 

@@ -28,7 +28,7 @@ class Case:
     Attributes:
         row: label in the table of bad inputs; own finds begin with another letter.
         label: which of the row's siblings.
-        act: does it, and judges the answer.
+        act: does it, and validates the answer.
         on: which broker gets it.
         peak_bytes: the broker's memory may rise by so much while it lasts.
         alone: it works the event loop so hard that no other test may run beside it.

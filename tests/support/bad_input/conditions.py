@@ -92,14 +92,14 @@ def loose(path: Path) -> bool:
 
 
 class WellAfterwards:
-    """Judges one broker around one case; use it in a `with` block."""
+    """Validates one broker around one case; use it in a `with` block."""
 
     def __init__(self, broker: BrokerProcess, health_topic: str) -> None:
         """Look at it before; another connection stays open the while."""
         self._broker, self._topic = broker, health_topic
         self._bystander = RawClient(broker)
         fetch(self._bystander, health_topic)
-        Path(f"/proc/{broker.pid}/clear_refs").write_text("5")  # the peak begins anew
+        Path(f"/proc/{broker.pid}/clear_refs").write_text("5")  # the peak begins again
         self._before = Readings.of(broker)
 
     def __enter__(self) -> Self:
@@ -108,7 +108,7 @@ class WellAfterwards:
     def __exit__(self, *_: object) -> None:
         self._bystander.socket.close()
 
-    def judge(self, stage: Stage, *, peak_bytes: int) -> None:
+    def validate(self, stage: Stage, *, peak_bytes: int) -> None:
         """Fail unless all is as it was before.
 
         Args:
@@ -163,7 +163,7 @@ def _status(pid: int, name: str) -> int:
 
 
 def make_health_topic(broker: BrokerProcess) -> str:
-    """A topic that the judge uses, and all that its first use costs."""
+    """A topic that the validator uses, and all that its first use costs."""
     name = "health"
     with RawClient(broker) as client:
         create_topic(client, name)

@@ -103,7 +103,7 @@ ELSEWHERE = MappingProxyType(
         "N105": f"{_QUORUM}/test_bad_input_quorum.py"
         "::test_bad_input_about_something_else_is_refused_before_the_core",
         "N106": f"{_QUORUM}/test_kip595_elections.py"
-        "::test_bad_input_a_candidate_outside_the_voters_is_judged_like_any_other",
+        "::test_bad_input_a_candidate_outside_the_voters_is_validated_like_any_other",
         "N107": f"{_QUORUM}/test_raft_epochs.py"
         "::test_bad_input_an_absurd_epoch_of_a_request_moves_nothing",
         "N108": f"{_QUORUM}/test_kip630_snapshots.py"

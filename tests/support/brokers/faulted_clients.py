@@ -45,7 +45,7 @@ def confluent_read(servers: str, topic: str, count: int) -> Values:
         while len(found) < count:
             messages = consumer.consume(count - len(found), PATIENCE_S)
             assert messages, f"{len(found)} of {count} records within {PATIENCE_S} s"
-            # Where a partition fails librdkafka says so, and goes on.
+            # Where a partition fails librdkafka says so, and continues.
             found += [one.value() for one in messages if one.error() is None]
         return found
     finally:

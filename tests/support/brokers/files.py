@@ -21,7 +21,7 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 def copy_as_it_changes(source: Path, target: Path) -> None:
-    """Copy a directory as a tool for backups does: what is deleted meanwhile is left out."""
+    """Copy a directory as a tool for backups does: what is deleted meanwhile is excluded."""
     for path in files_below(source):
         copy = target / path.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)

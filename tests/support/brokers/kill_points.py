@@ -29,7 +29,7 @@ POINTS = (
     "take incarnation",
     "send barrier",
     "read barrier back",
-    "Judge",
+    "Validate",
     "Recall",
     "ReadEpochs",
     "Restore",

@@ -117,7 +117,7 @@ class Reader:
         return self._prompt
 
     def run(self, line: str) -> str:
-        """Run one command of a shell; what it has printed, "" where it goes on."""
+        """Run one command of a shell; what it has printed, "" where it continues."""
         if line.startswith("export "):
             self.exports.append(line)
             return ""

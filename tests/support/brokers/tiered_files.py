@@ -34,13 +34,13 @@ def filled_over_epochs(broker: BrokerProcess) -> int:
 
 
 def assert_whole(broker: BrokerProcess, count: int, before: set[Path]) -> None:
-    """All is served, nothing was deleted, nothing is wrong, and copying goes on."""
+    """All is served, nothing was deleted, nothing is wrong, and copying continues."""
     until(lambda: reasons(broker) == [], "health is green")
     assert len(read_all(broker, "orders")) == count
     assert before <= objects(broker)
     segments = len(broker.remote_segments("orders"))
     produce(broker, "orders", [(None, bytes(100_000)) for _ in range(25)])
-    until(lambda: len(broker.remote_segments("orders")) > segments, "copying goes on")
+    until(lambda: len(broker.remote_segments("orders")) > segments, "copying continues")
     assert len(read_all(broker, "orders")) == count + 25
 
 

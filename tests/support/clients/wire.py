@@ -45,7 +45,7 @@ class Commands:
 
 
 class Owned:
-    """Which partitions are read, and from where each goes on."""
+    """Which partitions are read, and from where each continues."""
 
     def __init__(self) -> None:
         self.partitions: set[tuple[str, int]] = set()

@@ -31,7 +31,7 @@ class Page:
     def load(
         self, width: int = 1200, height: int = 1400, *, dark: bool = False, grey: bool = False
     ) -> "Page":
-        """Load it anew, in a window of that size, and wait until it is drawn."""
+        """Load it again, in a window of that size, and wait until it is drawn."""
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self._tell("Emulation.setEmulatedMedia", features=features)
         vision = "achromatopsia" if grey else "none"

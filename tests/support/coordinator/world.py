@@ -15,8 +15,8 @@ from broker.coordinator.group.decision import (
     CancelTimer,
     Decision,
     GroupRecord,
+    MemoryBudget,
     Now,
-    Room,
     SetTimer,
     Ticket,
     TimerKey,
@@ -38,7 +38,7 @@ class World:
     """One state, its log, its timers and its clock.
 
     Attributes:
-        room: bounds what all groups take.
+        budget: bounds what all groups take.
         holds_commits: whether appended batches wait for `commit` or `fail_commits`.
         fails_appends: the error that appends raise, None while they work.
         log: (offset, record) of all that was appended.
@@ -48,13 +48,13 @@ class World:
     """
 
     limits: GroupLimits = field(default_factory=lambda: GroupLimits(initial_rebalance_delay_ms=0))
-    room: Room = field(init=False)
+    budget: MemoryBudget = field(init=False)
     holds_commits: bool = False
     fails_appends: ErrorCode | None = None
 
     def __post_init__(self) -> None:
-        self.room = Room(lambda: self.state.kept_bytes)
-        self.state = GroupState(self.limits, self.room)
+        self.budget = MemoryBudget(lambda: self.state.kept_bytes)
+        self.state = GroupState(self.limits, self.budget)
         self.log: list[tuple[int, GroupRecord]] = []
         self.timers: dict[TimerKey, int] = {}
         self.answers: dict[Ticket, Any] = {}
@@ -358,8 +358,8 @@ class World:
     def restarted(self) -> "World":
         """Another world that loaded this one's log."""
         other = World(self.limits)
-        other.state = GroupState(self.limits, other.room)
-        other.room.most = self.room.most
+        other.state = GroupState(self.limits, other.budget)
+        other.budget.most = self.budget.most
         other.wall_ms, other.monotonic_ms = self.wall_ms, self.monotonic_ms
         other.log = list(self.log)
         other._uuids = self._uuids

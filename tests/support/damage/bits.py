@@ -1,7 +1,7 @@
 """Log directories of small logs, and what one start makes of them after one file was damaged.
 
-Filled once, in both ways a life can end; then written anew for every case. What was acknowledged is
-kept beside the files, as lists: nothing here knows how a log is recovered.
+Filled once, in both ways a life can end; then written again for every case. What was acknowledged
+is kept beside the files, as lists: nothing here knows how a log is recovered.
 """
 
 import os

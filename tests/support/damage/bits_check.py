@@ -10,7 +10,7 @@ from crc32c import crc32c
 
 from kafka_protocol.files import offset_checkpoint
 from local_log.errors import CorruptMessage
-from local_log.manager.log_dir import LIVES
+from local_log.manager.log_dir import INCARNATION_HISTORY
 from local_log.recovery.acceptance import ACCEPTED
 from tests.support.damage.bits import TIERED, Base, Batch, Found, Lane, Promised, Served
 from tests.support.damage.places import Damaged
@@ -37,7 +37,7 @@ _NOT_TRUTH = (".txnindex", "index.swap", ".deleted", ".cleaned", ".cut")
 """Made from a segment, or no part of the log; the damage table has no row of them."""
 
 
-def judge(base: Base, case: Damaged, found: Found) -> list[str]:
+def validate(base: Base, case: Damaged, found: Found) -> list[str]:
     """Whatever must not be; empty: all is well."""
     wrong = _deleted_records(base, case, found)
     if found.refused:
@@ -176,7 +176,7 @@ def _allowed(base: Base, case: Damaged, lane: Lane, known: Promised) -> Allowed:
     assert found, f"no row for {case.file}"
     if name.endswith((".log", ".log.swap")):
         return found | _of_segment(base, case, known)
-    if name == LIVES:
+    if name == INCARNATION_HISTORY:
         return found | {WHOLE}  # the newline at its end, and lives before the last one
     if name == offset_checkpoint.LOG_STARTS and lane == TIERED:
         return found | {OFFLINE}

@@ -83,11 +83,11 @@ def look(damaged: Damaged) -> Findings:
     return found
 
 
-def judge(damaged: Damaged, found: Findings) -> list[str]:
+def validate(damaged: Damaged, found: Findings) -> list[str]:
     """Compare with the table; empty: all is as it may be."""
     complaints = found.wrong + unlisted(damaged)
     if found.exit_code is not None:
-        return complaints + _judge_exit(damaged, found)
+        return complaints + _validate_exit(damaged, found)
     met = {lane: [case for case in damaged.cases if lane in case.lanes] for lane in LANES}
     merged: Counter[str] = Counter()
     refuted: dict[str, list[str]] = {}
@@ -122,7 +122,7 @@ def _permitted(met: list[Case]) -> tuple[Allowed, str]:
     return frozenset().union(*(case.allowed for case in met)), names
 
 
-def _judge_exit(damaged: Damaged, found: Findings) -> list[str]:
+def _validate_exit(damaged: Damaged, found: Findings) -> list[str]:
     """Nothing else may be damaged in a start that ends: it would not have been met."""
     cases = damaged.cases
     others = [

@@ -20,18 +20,18 @@ from broker.node.directories import Directories, open_directories
 from broker.node.directory_checks import (
     settle_directories,
     without_sidecars,
-    write_life,
+    write_incarnation,
     writes_sidecars,
 )
 from broker.replica.hosting import ControllerRequests
 from broker.replica.leader_epochs import LeaderEpochRequests
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
-from broker.replica.wanted import (
+from broker.replica.target_replica import (
     assigned_partitions,
     found_replicas,
     refused_replicas,
-    wanted_replica,
+    target_replica,
 )
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
@@ -124,7 +124,7 @@ class HostingLife:
             logs.put_offline(path, reason)
         previous = image.brokers.get(NODE)
         run = logs.load_run(
-            lambda tp: wanted_replica(
+            lambda tp: target_replica(
                 image, NODE, tp, is_missing_some=is_missing_some, has_tier=True
             ),
             threads=2,
@@ -138,7 +138,7 @@ class HostingLife:
         incarnation_id = ports.rng.uuid()
         for directory in logs.online_dirs():
             try:
-                write_life(self.disk, directory.path, image, NODE, incarnation_id)
+                write_incarnation(self.disk, directory.path, image, NODE, incarnation_id)
             except OSError as error:
                 logs.fail(directory, error)
         if not logs.online_dirs():
@@ -338,7 +338,7 @@ class HostingLife:
             records.start = max(records.start, offset)
 
     async def elect(self, topic_id: bytes, leader: int) -> None:
-        """Have the controller name another leader, or the same one anew."""
+        """Have the controller name another leader, or the same one again."""
 
         def decide(image: MetadataImage) -> ControllerResult[None]:
             topic = image.topics_by_id.get(topic_id)

@@ -17,7 +17,7 @@ _FORMATTED = {_O: "Only the format step writes it, once."}
 _NAMED_ONCE = "is written once under its name, which says for which offset or segment it holds."
 INAPPLICABLE: Mapping[str, Mapping[Damage, str]] = {
     "producer snapshot": {_O: f"The state below an offset {_NAMED_ONCE}"},
-    "file about to be removed": {_O: "It got this name when it was closed for good."},
+    "file about to be removed": {_O: "It got this name when it was closed permanently."},
     "partition directory": _IS_DIRECTORY,
     "meta.properties": _FORMATTED,
     "bootstrap.checkpoint of a log directory": _FORMATTED,

@@ -114,7 +114,7 @@ class _Life:
         self.broker = broker_at(directory)
         self.moments: list[Path] = []
 
-    def go_on(self, **settings: str) -> None:
+    def proceed(self, **settings: str) -> None:
         self.broker = broker_at(self.directory, **settings)
         self.broker.start()
 
@@ -127,11 +127,11 @@ class _Life:
         self.moments.append(self.directory.with_name(f"moment-{len(self.moments)}"))
         copy_data(self.directory, self.moments[-1])
 
-    def stop_and_go_on(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+    def stop_and_continue(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         assert self.broker.terminate() == 0
         meanwhile()
         self.remember()
-        self.go_on()
+        self.proceed()
 
 
 def fill(directory: Path) -> tuple[Base, Base]:
@@ -143,14 +143,14 @@ def fill(directory: Path) -> tuple[Base, Base]:
     life = _Life(clean)
     with ExitStack() as stack:
         stack.callback(life.close)
-        life.go_on()
+        life.proceed()
         _topics(life)
         for number in range(ROUNDS):
             _round(life, number)
         _raise_log_starts(life.broker)
         _write(life.broker, ROUNDS * RECORDS, TAIL // 2)
         _read_remote_early(life.broker)
-        life.stop_and_go_on(lambda: _lose_and_accept(life.broker))
+        life.stop_and_continue(lambda: _lose_and_accept(life.broker))
         _write(life.broker, ROUNDS * RECORDS + TAIL // 2, TAIL // 2)
         _write_other(life.broker, 2 * RECORDS, TAIL)
         until(lambda: _is_settled(life.broker), "what is expired is gone, what is tiered is remote")
@@ -159,7 +159,7 @@ def fill(directory: Path) -> tuple[Base, Base]:
         copy_data(clean, killed)
         life = _Life(killed)
         stack.callback(life.close)
-        life.go_on(log_segment_delete_delay_ms="3600000")
+        life.proceed(log_segment_delete_delay_ms="3600000")
         _end_by_kill(life.broker, end)
     moments = sorted(directory.glob("moment-*"))
     return Base(clean, moments, stranger, end), Base(killed, moments, stranger, end + LATE)
@@ -210,11 +210,11 @@ def _round(life: _Life, number: int) -> None:
     first, half, end = number * RECORDS, RECORDS // 2, (number + 1) * RECORDS
     _write(life.broker, first, half)
     if number == 0:
-        life.stop_and_go_on()
+        life.stop_and_continue()
         _write(life.broker, half, half)
     elif number == 1:
         for offsets, following in zip(ABORTED, (ABORTED[1].start, end), strict=True):
-            life.stop_and_go_on(partial(_abort, life.broker, offsets))
+            life.stop_and_continue(partial(_abort, life.broker, offsets))
             _write(life.broker, offsets.stop + 1, following - offsets.stop - 1)
     else:
         _write(life.broker, first + half, half)

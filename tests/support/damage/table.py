@@ -210,7 +210,7 @@ TABLE: tuple[Row, ...] = (
         Scope.PARTITION,
         "tidemark-accepted",
         _each(_OFFLINE, old=_EITHER),
-        "accepts nothing: the hole is judged again",
+        "accepts nothing: the hole is validated again",
         topics=frozenset({HOLED}),
     ),
     Row(
@@ -228,7 +228,7 @@ TABLE: tuple[Row, ...] = (
         Scope.PARTITION,
         ".",
         dict.fromkeys(_OF_DIRECTORY, _OFFLINE),
-        "assigned and missing, or of another partition: never made anew",
+        "assigned and missing, or of another partition: never made again",
     ),
     # ---------------------------------------------------------------- a log directory
     Row(
@@ -400,7 +400,7 @@ TABLE: tuple[Row, ...] = (
         _each(
             _NOTHING, neighbour=_EITHER, old=_EITHER, unreadable=frozenset({WHOLE, OFFLINE, EXIT})
         ),
-        "goes on above the highest that was read; one below the store's claim is an older copy",
+        "continues above the highest that was read; one below the store's claim is an older copy",
     ),
     Row(
         "lock of the tier",

@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker.node.directories import Directories, DirectoryError, open_directories
-from broker.node.directory_checks import settle_directories, write_life, writes_sidecars
+from broker.node.directory_checks import settle_directories, write_incarnation, writes_sidecars
 from broker.replica.hosting import ControllerRequests
 from broker.replica.manager import ReplicaManager
-from broker.replica.wanted import (
+from broker.replica.target_replica import (
     assigned_partitions,
     found_replicas,
     refused_replicas,
-    wanted_replica,
+    target_replica,
 )
 from kafka_protocol.files.meta_properties import (
     META_PROPERTIES,
@@ -108,7 +108,7 @@ class WholeStart:
             logs.put_offline(path, reason)
         previous = image.brokers.get(NODE)
         logs.load(
-            lambda tp: wanted_replica(
+            lambda tp: target_replica(
                 image, NODE, tp, is_missing_some=is_missing_some, has_tier=True
             ),
             compare=writes_sidecars(image, NODE),
@@ -118,7 +118,7 @@ class WholeStart:
         registration = registration_of(NODE, life=self.life)
         for directory in logs.online_dirs():
             try:
-                write_life(disk, directory.path, image, NODE, registration.incarnation_id)
+                write_incarnation(disk, directory.path, image, NODE, registration.incarnation_id)
             except OSError as error:
                 logs.fail(directory, error)
         if not logs.online_dirs():

@@ -68,7 +68,7 @@ KNOWN = {
     "bytes after the batch are refused": r"PRODUCE v\d+ (\w+ )*one byte more: .*",
     "an absurd length is an invalid record": r"PRODUCE v\d+ (\w+ )*length 2147483647: .*",
     "an unknown codec is named as such": r"PRODUCE v\d+ (\w+ )*codec bits \d: .*",
-    "a batch is judged by its header": (
+    "a batch is validated by its header": (
         r"PRODUCE v\d+ (\w+ )*(max timestamp \d+|log append time bit): .*"
     ),
     "a refused partition tells no log start": r"PRODUCE v\d+ .*log_start_offset: kafka=0 ours=-1",

@@ -255,7 +255,7 @@ def config_resources_cases() -> Iterator[Case]:
 
 
 def unregister_cases() -> Iterator[Case]:
-    """Of brokers that are not there; one that serves would be gone on Kafka's side."""
+    """Of brokers that are not there; one that serves would be continued Kafka's side."""
     for broker_id in (0, 55, -1, 2**31 - 1, -(2**31)):
         yield from every(ApiKey.UNREGISTER_BROKER, f"id {broker_id}", {"broker_id": broker_id})
 

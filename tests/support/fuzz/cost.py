@@ -15,7 +15,7 @@ class Cost(NamedTuple):
 
 
 class TooManyLinesError(Exception):
-    """It goes on for ever, or might as well."""
+    """It continues for ever, or might as well."""
 
 
 class Counted:

@@ -36,7 +36,7 @@ def java_is_missing() -> str | None:
 
 def go_is_missing() -> str | None:
     """Why the clients in Go cannot run here."""
-    return None if GO else "no go on PATH and none in /usr/local/go"
+    return None if GO else "no continue PATH and none in /usr/local/go"
 
 
 def node_is_missing() -> str | None:
@@ -197,7 +197,7 @@ def main() -> None:
         reason = missing()
         try:
             print(f"clients: {name}: {reason or made(name, make)}", file=sys.stderr)
-        except AssertionError as error:  # its tests fail with the same words; others go on
+        except AssertionError as error:  # its tests fail with the same words; others continue
             print(f"clients: {name}: {error}", file=sys.stderr)
     ci = pythons_of_ci()
     for version in {min(pythons()), max(pythons())} - {sys.version_info[:2]}:

@@ -159,7 +159,7 @@ class Fire:
         before = sum(self.seen.committed.values())
         until(
             lambda: sum(self.seen.committed.values()) > before or self.seen.wrong,
-            f"commits go on; {self._said()}",
+            f"commits continue; {self._said()}",
             deadline_s=90,
         )
 
@@ -175,7 +175,7 @@ class Fire:
 
     # -- after it
 
-    def judge(self) -> dict[str, int]:
+    def validate(self) -> dict[str, int]:
         """Wait for the end of all work, and say what came of it; fails where a promise broke."""
         self._quiet.set()
         self._threads[0].join(20)

@@ -115,7 +115,7 @@ def in_order(member: Member) -> None:
 
 
 def alone(stage: Stage) -> None:
-    """One member reads all, commits, and another one goes on from there."""
+    """One member reads all, commits, and another one continues from there."""
     stage.filled()
     first = stage.join("first")
     owns(first, stage.partitions(4))
@@ -232,7 +232,7 @@ def cooperative(stage: Stage) -> None:
 
 
 def mixed(stage: Stage) -> None:
-    """A cooperative member is refused by a group of eager ones, which goes on."""
+    """A cooperative member is refused by a group of eager ones, which continues."""
     stage.filled()
     first = stage.join("first", strategy="range")
     owns(first, stage.partitions(4))
@@ -357,7 +357,7 @@ def administered(stage: Stage) -> None:
 
 
 def deleted(stage: Stage) -> None:
-    """Offsets go with their topic, and with their group; who comes later begins anew."""
+    """Offsets go with their topic, and with their group; who comes later begins again."""
     stage.filled(2)
     other = stage.topic + "-other"
     stage.world.create(other, 1)

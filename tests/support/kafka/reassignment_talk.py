@@ -47,7 +47,7 @@ class ReassignmentTalk(BrokerTalk):
         )
 
     async def listed(self, *topics: str) -> None:
-        """An operator looks what goes on, everywhere or in some topics."""
+        """An operator looks what continues, everywhere or in some topics."""
         asked = [_List.Topics(name=one, partition_indexes=[0, 7]) for one in topics]
         answer = await self._ask(
             ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, _List(topics=asked or None, timeout_ms=5_000)

@@ -1,4 +1,4 @@
-"""The rows that a confluent-kafka consumer gets: the judge of every other reader."""
+"""The rows that a confluent-kafka consumer gets: the validator of every other reader."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -58,11 +58,11 @@ def placed(directory: Path, stories: Mapping[str, Story]) -> Iterator[tuple[Brok
                 _place(broker, each)
             _write_checkpoints(broker, bucket.partitions, ends)
             broker.start()
-            until(lambda: _is_judged(broker), "the tier has judged all partitions")
+            until(lambda: _is_validated(broker), "the tier has validated all partitions")
             yield broker, bucket
 
 
-def _is_judged(broker: BrokerProcess) -> bool:
+def _is_validated(broker: BrokerProcess) -> bool:
     """Whether health is green: offline ones have their leader epoch, the tier all its facts."""
     health = json.loads(broker.http("/health")[1])
     return not health["reasons"] and not health["notes"]

@@ -147,7 +147,7 @@ class Replica:
         self._log.clip_chain(offset)
 
     def batches(self) -> Iterator[bytes]:
-        """Every batch of the log, ascending; each call begins anew."""
+        """Every batch of the log, ascending; each call begins again."""
         for segment in self._log.segments.all:
             data = segment.path(LOG).read_bytes()
             for position, header in segment.batches(0):

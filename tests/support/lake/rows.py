@@ -85,7 +85,7 @@ class Committed(NamedTuple):
 
 
 def committed_rows(partition: TopicPartition, batches: Iterable[bytes], end: int) -> Committed:
-    """Judge transactions by their markers alone, never by an index.
+    """Validate transactions by their markers alone, never by an index.
 
     Args:
         partition: whose they are.
@@ -130,7 +130,7 @@ def digests(rows: Iterable[Row]) -> dict[TopicPartition, Digest]:
 def rows_of_arrow(batches: Iterable[Any]) -> Iterator[Row]:
     """Rows of Arrow record batches, or of a RecordBatchReader, in their order.
 
-    Columns that were not asked for count as null; `headers` may be left out.
+    Columns that were not asked for count as null; `headers` may be omitted.
     """
     for batch in batches:
         for found in batch.to_pylist():

@@ -1,7 +1,7 @@
 """The broker's side of a node of a simulated cluster: its life, its way to the controllers.
 
 In the order of `broker.broker.Broker`: catch up, register, be unfenced, serve. Logs and the tier
-process are left out; the replicas that it leads are made at once.
+process are excluded; the replicas that it leads are made at once.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHan
 from broker.network.dispatch import decoders
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.node.active_controller import ActiveController
-from broker.node.broker_life import BrokerLife, LifeSettings
+from broker.node.broker_lifecycle import BrokerLifecycle, LifecycleSettings
 from broker.node.endpoints import advertised_endpoints
 from broker.node.membership import MembershipPorts, MembershipWatch
 from broker.observe.quorum_health import QuorumHealth
@@ -57,7 +57,7 @@ class BrokerSide:
 
     def __init__(self, node: "ClusterNode", network: NodeNetwork) -> None:
         self.node = node
-        self.life: BrokerLife | None = None
+        self.life: BrokerLifecycle | None = None
         self.watch: MembershipWatch | None = None
         self.serves = self.is_over = False
         self.ended: BaseException | None = None
@@ -110,11 +110,11 @@ class BrokerSide:
             (directory_of(node.id),),
             keeps_directories=True,
         )
-        self.life = life = BrokerLife(
+        self.life = life = BrokerLifecycle(
             self.active,
             metadata,
             registration,
-            LifeSettings(
+            LifecycleSettings(
                 cluster_id=CLUSTER_ID,
                 heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
                 offline_dirs=lambda: (),
@@ -131,7 +131,7 @@ class BrokerSide:
         self._watch_membership(life)
         self.serves = True
 
-    def _watch_membership(self, life: BrokerLife) -> MembershipWatch:
+    def _watch_membership(self, life: BrokerLifecycle) -> MembershipWatch:
         node, ports, metadata = self.node, self.node.ports, self.node.metadata
         self.watch = watch = MembershipWatch(
             node.id,
@@ -173,7 +173,7 @@ class BrokerSide:
         self.active.close()
 
     def problems(self) -> Sequence[str]:
-        """Why it is red."""
+        """Why it is unhealthy."""
         now_ms = self.node.ports.clock.monotonic_ms()
         more = () if self.watch is None else self.watch.problems()
         return (*self.health.problems(now_ms), *more)

@@ -69,7 +69,7 @@ class Asked:
 
     @property
     def patience_us(self) -> int:
-        """So long after it came, or its broker went on, there must be an answer."""
+        """So long after it came, or its broker continued, there must be an answer."""
         return self.node.span_us(self.timeout_ms + GRACE_MS + IMAGE_MS + SLACK_MS)
 
     def __str__(self) -> str:
@@ -147,7 +147,7 @@ class Askers:
         answer = await broker.serve(call.api_key, version, request_of(call))
         self._answered(call, answer)
 
-    # -- judging
+    # -- validating
 
     def _answered(self, call: Asked, answer: Any) -> None:
         self._open.pop(call.number, None)
@@ -181,8 +181,8 @@ class Askers:
             return
         image_end = call.node.metadata.image.provenance.end_offset
         late_us = call.asked_us + call.node.span_us(IMAGE_MS)
-        goes_on = call.node.metadata.failure is None and not call.node.closing
-        if goes_on and image_end <= place and self.world.now_us < late_us:
+        continues = call.node.metadata.failure is None and not call.node.closing
+        if continues and image_end <= place and self.world.now_us < late_us:
             self._breaks(
                 "who made a change sees it", call, f"image to {image_end}, change at {place}"
             )
@@ -228,7 +228,7 @@ class Askers:
         if call.code in _NOT_DONE[call.api_key]:
             raise Violation("what was refused is in no image", f"{call}")
 
-    def judge_whole(self) -> None:
+    def validate_whole(self) -> None:
         """A topic has all its partitions, or is not there."""
         for topic in self.world.oracle.reference.topics_by_id.values():
             if not topic.partitions:

@@ -1,6 +1,6 @@
-"""Lives of brokers: who is fenced acts on it, who is cut off is red, and both come back.
+"""Lives of brokers: who is fenced acts on it, who is cut off is unhealthy, and both come back.
 
-What a broker reaches is judged by what the world does to it, never by what it believes.
+What a broker reaches is validated by what the world does to it, never by what it believes.
 """
 
 from typing import TYPE_CHECKING
@@ -39,7 +39,7 @@ class Lives:
         self._named: dict[int, tuple[int, int, int | None]] = {}
         self._reached_us = dict.fromkeys(world.plan.broker_ids, NEVER)
         self._absent_us: dict[int, int] = {}
-        self._judged: MetadataImage | None = None
+        self._validated: MetadataImage | None = None
         self.fences = 0
         self.longest_ms = {"acts": 0, "serves": 0, "red": 0}
         world.oracle.listeners.append(self._committed)
@@ -83,7 +83,7 @@ class Lives:
         assert node.broker is not None
         known = world.oracle.reference.brokers.get(node.id)
         if known is not None and known.incarnation_id == node.broker.incarnation_id:
-            world.breaks("a broker goes on while it is the one of its id", f"{node}: {error!r}")
+            world.breaks("a broker continues while it is the one of its id", f"{node}: {error!r}")
             return
         world.tell(f"{node} ends: {error}")
         world.at_node(world.now_us, node, world.crash_for, node, 300)
@@ -93,10 +93,10 @@ class Lives:
         if isinstance(response, _FETCHED) and response.standing.leader_id == source:
             self._heard_us[node.id] = self.world.now_us
 
-    # -- judging
+    # -- validating
 
     def look(self) -> None:
-        """Judge, if it is time."""
+        """Validate, if it is time."""
         now_us = self.world.now_us
         if now_us < self._next_us:
             return
@@ -112,9 +112,9 @@ class Lives:
     def _looks_at_leaders(self) -> None:
         """With one replica, a broker that is not fenced leads what it has, and no other does."""
         image = self.world.oracle.reference
-        if image is self._judged:
+        if image is self._validated:
             return
-        self._judged = image
+        self._validated = image
         for topic in image.topics_by_id.values():
             for partition in topic.partitions.values():
                 (replica,) = partition.replicas
@@ -139,7 +139,7 @@ class Lives:
                 raise Violation("a broker serves as its image says", what)
         if broker.is_over:
             return
-        self._is_red_in_time(node, now_us)
+        self._is_unhealthy_in_time(node, now_us)
         since = self.world.reaches_since(node)
         if since == NEVER:
             self._reached_us[node.id] = NEVER
@@ -148,8 +148,8 @@ class Lives:
             self._reached_us[node.id] = now_us
         self._acts_in_time(node, now_us, max(since, self._reached_us[node.id]))
 
-    def _is_red_in_time(self, node: "ClusterNode", now_us: int) -> None:
-        """One that reaches no active controller for a session's time is red.
+    def _is_unhealthy_in_time(self, node: "ClusterNode", now_us: int) -> None:
+        """One that reaches no active controller for a session's time is unhealthy.
 
         To hear of another leader is something, and counts as the leader's own word.
         """
@@ -164,7 +164,7 @@ class Lives:
         limit_ms = max(plan.session_ms, RED_FETCH_TIMEOUTS * timeout_ms) + timeout_ms // 2
         silent_ms = (now_us - heard_us) // 1000
         if silent_ms > limit_ms * (1 + plan.clock_skew) + SLACK_MS and not broker.problems():
-            raise Violation("a broker that is cut off is red", f"{node} for {silent_ms} ms")
+            raise Violation("a broker that is cut off is unhealthy", f"{node} for {silent_ms} ms")
         self.longest_ms["red"] = max(self.longest_ms["red"], silent_ms)
 
     def _acts_in_time(self, node: "ClusterNode", now_us: int, since: int) -> None:
@@ -177,7 +177,9 @@ class Lives:
         if (now_us - since) // 1000 > follow_ms + fetch_timeout_ms and broker.health.problems(
             node.local_ms()
         ):
-            raise Violation("a broker that follows is not red", f"{node}: {broker.problems()}")
+            raise Violation(
+                "a broker that follows is not unhealthy", f"{node}: {broker.problems()}"
+            )
         fenced = self._fenced.get(node.id)
         if fenced is not None:
             offset, at_us = fenced

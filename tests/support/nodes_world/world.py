@@ -45,13 +45,13 @@ class NodesWorkload(Workload):
         super().stop()
         self.tiers.stop()
 
-    def judge_end(self) -> None:
-        self.clients.judge_whole()
+    def validate_end(self) -> None:
+        self.clients.validate_whole()
         self.askers.look()
 
-    def judge(self, node: "QuorumNode") -> None:
+    def validate(self, node: "QuorumNode") -> None:
         epoch = node.active_epoch
-        super().judge(node)
+        super().validate(node)
         if node.active_epoch != epoch:
             self.active_us[node.active_epoch] = self.world.now_us
 
@@ -61,7 +61,7 @@ class NodesWorld(QuorumWorld):
 
     Attributes:
         brokers: nodes that are brokers.
-        lives: judges them.
+        lives: validates them.
     """
 
     plan: NodesPlan
@@ -128,5 +128,5 @@ class NodesWorld(QuorumWorld):
             raise Violation("calm lets all brokers serve", f"{late}: {self.states}")
         for node in self.brokers:
             if node.broker is not None and (problems := node.broker.problems()):
-                raise Violation("a broker that follows is not red", f"{node}: {problems}")
+                raise Violation("a broker that follows is not unhealthy", f"{node}: {problems}")
         return calm

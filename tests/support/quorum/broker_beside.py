@@ -18,12 +18,12 @@ class BrokerBesideControllers(BrokerProcess):
 
     def __init__(self, directory: Path, **options: Any) -> None:
         super().__init__(directory, node_id=11, **options)
-        judged_by = {
+        validated_by = {
             name: text
             for name, text in super().properties().items()
             if name.startswith(("remote.log.storage.", "rsm.config.", "log.segment.bytes"))
         } | SESSION
-        plan = Plan(TidemarkController, is_dynamic=False, has_links=False, settings=judged_by)
+        plan = Plan(TidemarkController, is_dynamic=False, has_links=False, settings=validated_by)
         self.quorum = Quorum(directory / "controllers", plan)
 
     def properties(self) -> dict[str, str]:

@@ -13,8 +13,8 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.quorum.history import History, Outcome, Subject, TopicState
 from tests.support.quorum.kept_brokers import BROKERS
+from tests.support.quorum.node_connection import NO_ANSWER, NodeConnection
 from tests.support.quorum.quorum import Quorum
-from tests.support.quorum.talk import NO_ANSWER, Talk
 
 ANSWER_MS = 3_000
 PATIENCE_S = 4.0
@@ -29,7 +29,7 @@ CONFIGS = {"retention.ms": range(1_000, 10**9), "max.message.bytes": range(10_00
 
 
 class Changes:
-    """Some clients, each with topics of its own; `run` goes on until it is cancelled.
+    """Some clients, each with topics of its own; `run` continues until it is cancelled.
 
     Attributes:
         history: of all of them.
@@ -56,7 +56,7 @@ class Changes:
         await asyncio.gather(*(one.wait() for one in self._idle))
 
     def go(self) -> None:
-        """Go on after a rest."""
+        """Continue after a rest."""
         self._may_go.set()
 
     async def _client(self, number: int, idle: asyncio.Event) -> None:
@@ -85,7 +85,9 @@ class Changes:
                 await asyncio.sleep(NOBODY_S)
         return self.active
 
-    async def ask(self, talks: dict[int, Talk], api: ApiKey, fields: dict[str, Any]) -> Any:
+    async def ask(
+        self, talks: dict[int, NodeConnection], api: ApiKey, fields: dict[str, Any]
+    ) -> Any:
         """Ask the active controller; None where there is no answer."""
         active = await self._found()
         talk = talks.get(active)
@@ -105,7 +107,7 @@ class _Client:
         self._history = changes.history
         self._number = number
         self._rng = rng
-        self._talks: dict[int, Talk] = {}
+        self._talks: dict[int, NodeConnection] = {}
         self._open: list[Subject] = []
         self._made = 0
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.primitives import uuid_to_text
 from tests.support.brokers.process import ROOT, environment, free_ports
-from tests.support.quorum.talk import NO_ANSWER, Talk
+from tests.support.quorum.node_connection import NO_ANSWER, NodeConnection
 
 CLUSTER_ID = "tidemarkQuorumCluster0"
 START_S = 120.0
@@ -159,7 +159,7 @@ class Controller(ABC):
             await self.until_it_answers()
 
     async def until_it_answers(self) -> None:
-        talk = Talk(self.port)
+        talk = NodeConnection(self.port)
         async with asyncio.timeout(START_S):
             while True:
                 assert self.process is not None

@@ -9,8 +9,8 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.kafka.broker_talk import FEATURES
 from tests.support.quorum.controllers import CLUSTER_ID
+from tests.support.quorum.node_connection import NO_ANSWER, NodeConnection
 from tests.support.quorum.quorum import Quorum
-from tests.support.quorum.talk import NO_ANSWER, Talk
 
 BROKERS = (101, 102, 103)
 EVERY_S = 0.3
@@ -34,7 +34,7 @@ class KeptBroker:
         self.is_fenced = True
         self._quorum = quorum
         self._rng = rng
-        self._talk: Talk | None = None
+        self._talk: NodeConnection | None = None
 
     async def run(self) -> None:
         """Until it is cancelled."""

@@ -29,10 +29,10 @@ from tests.support.kafka.tools import kafka_tool
 from tests.support.quorum.committed import read_copy
 from tests.support.quorum.controllers import Controller
 from tests.support.quorum.kafka_controllers import KafkaBroker, PlainKafkaController
+from tests.support.quorum.node_connection import NodeConnection
 from tests.support.quorum.own_controllers import TidemarkBroker
 from tests.support.quorum.quorum import Plan, Quorum, until_asked
 from tests.support.quorum.serving import PATIENCE_S, admin, brokers, until_true
-from tests.support.quorum.talk import Talk
 
 OURS: Final = 11
 KAFKAS: Final = 12
@@ -216,7 +216,7 @@ class Mixed:
         Ended as its name says, `commit` or `abort`, or not at all. Asked of Kafka's broker alone: a
         client could ask ours for the coordinator, which says that it has none.
         """
-        talk = Talk(self.nodes[KAFKAS].port)
+        talk = NodeConnection(self.nodes[KAFKAS].port)
 
         async def ask(api: ApiKey, version: int, **fields: Any) -> Any:
             return await talk.ask(api, fields, timeout_s=30, version=version)

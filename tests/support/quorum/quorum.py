@@ -12,7 +12,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.brokers.process import free_ports
 from tests.support.quorum.controllers import DESCRIBED, Controller, Member, Membership
 from tests.support.quorum.links import Links
-from tests.support.quorum.talk import NO_ANSWER, Talk
+from tests.support.quorum.node_connection import NO_ANSWER, NodeConnection
 
 T = TypeVar("T")
 LEADER_S = 60.0
@@ -109,7 +109,7 @@ class Quorum:
         own_ports = dict(zip(ids, free_ports(plan.count), strict=True))
         self.links = Links(own_ports) if plan.has_links else None
         ports = self.links.ports if self.links else own_ports
-        self._talks: list[Talk] = []
+        self._talks: list[NodeConnection] = []
         directory_ids = Random(str(directory))
         self.membership = Membership(
             tuple(Member(one, ports[one], directory_ids.randbytes(16)) for one in ids),
@@ -119,9 +119,9 @@ class Quorum:
         for one, controller in self.controllers.items():
             controller.port = own_ports[one]
 
-    def talk(self, node_id: int) -> Talk:
+    def talk(self, node_id: int) -> NodeConnection:
         """A connection to a controller; it ends with the block."""
-        talk = Talk(self.controllers[node_id].port)
+        talk = NodeConnection(self.controllers[node_id].port)
         self._talks.append(talk)
         return talk
 
@@ -201,7 +201,7 @@ class Quorum:
 
 async def described(port: int) -> Leader | None:
     """What a controller says of the quorum; None where it does not lead, or does not answer."""
-    talk = Talk(port)
+    talk = NodeConnection(port)
     try:
         answer = await talk.ask(ApiKey.DESCRIBE_QUORUM, DESCRIBED, timeout_s=ASKED_S)
     except NO_ANSWER:

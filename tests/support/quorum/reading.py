@@ -1,6 +1,9 @@
-"""Readers that go on while nodes are lost: a group that commits, and some that lag behind for good.
+"""Readers that continue while nodes are lost.
 
-Each runs on threads of its own. What cannot be is noted and told by `judge`: the thread goes on.
+A group that commits, and some that lag behind permanently.
+
+Each runs on threads of its own. What cannot be is noted and told by `validate`: the thread
+continues.
 """
 
 import threading

@@ -37,11 +37,11 @@ from tests.support.quorum.links import (
     links_before,
     listen_behind,
 )
+from tests.support.quorum.node_connection import NO_ANSWER, NodeConnection
 from tests.support.quorum.own_controllers import SERVING, TidemarkBroker, TidemarkController
 from tests.support.quorum.quorum import Plan, Quorum, until, until_asked
 from tests.support.quorum.reading import Reading, until_read
 from tests.support.quorum.serving import admin, brokers, leaders
-from tests.support.quorum.talk import NO_ANSWER, Talk
 from tests.support.quorum.tier_rounds import Traffic
 
 TOPIC: Final = "kept"
@@ -241,7 +241,7 @@ async def run_rounds(
             await until_read([one.acknowledged for one in traffic], reading)
         finally:
             await asyncio.to_thread(reading.stop)
-    await judge(cluster, traffic)
+    await validate(cluster, traffic)
     say(f"everything is there, in all copies; {failovers.summary}")
 
 
@@ -302,7 +302,9 @@ async def _do(
 
 async def _until_fenced(cluster: Replicated, node: Any) -> None:
     """Wait until another broker names it no longer among those that live."""
-    talks = [Talk(int(one.address.split(":")[1])) for one in cluster.nodes if one is not node]
+    talks = [
+        NodeConnection(int(one.address.split(":")[1])) for one in cluster.nodes if one is not node
+    ]
     deadline = time.monotonic() + BETWEEN_S
     try:
         while time.monotonic() < deadline:
@@ -322,7 +324,7 @@ async def _until_fenced(cluster: Replicated, node: Any) -> None:
     raise AssertionError(f"broker {node.node_id} is not fenced within {BETWEEN_S} s")
 
 
-async def judge(cluster: Replicated, traffic: list[Traffic]) -> None:
+async def validate(cluster: Replicated, traffic: list[Traffic]) -> None:
     """Stop the brokers: what was acknowledged has to be there once, and in all copies."""
     await cluster.until_whole()
     for partition in range(PARTITIONS):

@@ -57,7 +57,7 @@ async def run_rounds(
     in_turn: str = "",
     say: Callable[[str], None] = lambda _text: None,
 ) -> Report:
-    """Go through rounds, and judge what is on the disks in the end.
+    """Go through rounds, and validate what is on the disks in the end.
 
     Args:
         quorum: of three, where they take turns.
@@ -99,7 +99,7 @@ async def run_rounds(
                 f"{changes.history.acknowledged} acknowledged"
             )
         await changes.rest()
-        await _judge(quorum, changes, report)
+        await _validate(quorum, changes, report)
     finally:
         for task in tasks:
             task.cancel()
@@ -163,7 +163,7 @@ async def _handed_on(quorum: Quorum, leader: Leader, deed: str, changes: Changes
 
 
 async def _follower_sleeps(quorum: Quorum, leader: Leader, changes: Changes, rng: Random) -> str:
-    """Longer than the leader waits for anybody: changes go on, and it catches up."""
+    """Longer than the leader waits for anybody: changes continue, and it catches up."""
     node_id = rng.choice([one for one in quorum.controllers if one != leader.node_id])
     sleeper, began = quorum.controllers[node_id], time.monotonic()
     done = changes.history.acknowledged + BETWEEN
@@ -178,7 +178,7 @@ async def _follower_sleeps(quorum: Quorum, leader: Leader, changes: Changes, rng
     return f"controller {node_id} slept, epoch {after.epoch} after it"
 
 
-async def _judge(quorum: Quorum, changes: Changes, report: Report) -> None:
+async def _validate(quorum: Quorum, changes: Changes, report: Report) -> None:
     history = changes.history
     report.acknowledged = history.acknowledged
     report.unknown = len([one for one in history.subjects.values() if not one.is_settled])

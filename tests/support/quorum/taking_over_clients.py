@@ -1,4 +1,4 @@
-"""Clients that go on while a cluster changes under them, and what they may demand of it."""
+"""Clients that continue while a cluster changes under them, and what they may demand of it."""
 
 import threading
 from collections import defaultdict
@@ -160,7 +160,7 @@ class Reader:
 def read_all(servers: str, topic: str, partitions: int) -> dict[int, list[tuple[int, bytes]]]:
     """Offsets and values of what is committed now, by partition, as they came.
 
-    Records of a writer that goes on come so often that a consumer sees no end.
+    Records of a writer that continues come so often that a consumer sees no end.
     """
     settings = {"bootstrap.servers": servers, "group.id": "whole", "enable.auto.commit": False}
     consumer = Consumer(settings | {"enable.partition.eof": True, "auto.offset.reset": "error"})

@@ -258,7 +258,7 @@ async def run_rounds(
             await asyncio.to_thread(each.stop)
     if moves is not None:
         losses.lost.update(await moves.tidy())
-    await _judge(cluster, traffic, churn, say)
+    await _validate(cluster, traffic, churn, say)
     fenced = _fenced(cluster.quorum, (await cluster.quorum.settled()).high_watermark)
     lost = losses.lost
     assert fenced <= lost, f"sessions that ran out: {fenced}, lost by deeds: {lost}"
@@ -337,7 +337,7 @@ class Losses:
         return node.node_id
 
     async def _lose_store(self, how: str) -> str:
-        """Local work goes on without it; a tier that starts meanwhile does not find it."""
+        """Local work continues without it; a tier that starts meanwhile does not find it."""
         said = f"{how} the store"
         self._cluster.store.lose(how)
         try:
@@ -419,7 +419,7 @@ def _fenced(quorum: Quorum, end: int) -> Counter[int]:
     )
 
 
-async def judge_records(here: Tiering, traffic: Traffic, topic: str) -> None:
+async def validate_records(here: Tiering, traffic: Traffic, topic: str) -> None:
     """Each acknowledged record is read at its offset, and none twice."""
     for partition, keys in enumerate(traffic.acknowledged):
         found = await asyncio.to_thread(read_all, here, topic, partition)
@@ -435,14 +435,14 @@ async def judge_records(here: Tiering, traffic: Traffic, topic: str) -> None:
         assert not twice, f"{topic}-{partition} has {len(twice)} records twice, at {twice[:5]}"
 
 
-async def _judge(
+async def _validate(
     cluster: Cluster, traffic: Traffic, churn: Churn, say: Callable[[str], None]
 ) -> None:
     await cluster.until_green()
     led = await asyncio.to_thread(leaders, cluster.nodes[0].address, KEPT)
     await cluster.until_only_active_is_local(KEPT, led)
     here = cluster.nodes[0]
-    await judge_records(here, traffic, KEPT)
+    await validate_records(here, traffic, KEPT)
     tiers: Counter[str] = Counter()
     for partition, leader in led.items():
         (local_start,) = cluster.node(leader).local_segments(KEPT, partition)

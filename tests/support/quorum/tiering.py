@@ -32,7 +32,7 @@ SWITCH = {
     "remote.log.storage.system.enable": "true",
     "remote.log.storage.manager.class.name": LOCAL_FS,
 }
-"""Of controllers, too: they judge the settings of topics by it."""
+"""Of controllers, too: they validate the settings of topics by it."""
 TIERS = {
     **SERVING,
     **SWITCH,

@@ -138,7 +138,7 @@ class Brokers:
         control.heartbeat(asked_now, done, timeout_ms=timeout_ms)
 
     def hears(self, node: "QuorumNode", asked: Heartbeat) -> None:
-        """A controller hears of a broker: its session goes on, unless it wants to stop."""
+        """A controller hears of a broker: its session continues, unless it wants to stop."""
         assert node.replica is not None
         broker_id, epoch = asked.broker_id, asked.broker_epoch
         if asked.want_shut_down:
@@ -177,7 +177,7 @@ class Brokers:
         else:
             agent.epoch = outcome.response
 
-    # -- judging --------------------------------------------------------------------------------
+    # -- validating --------------------------------------------------------------------------------
 
     def note_active(self, node: "QuorumNode", epoch: int) -> None:
         """A controller takes decisions from now on."""

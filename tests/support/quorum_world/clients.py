@@ -240,7 +240,7 @@ class Clients:
     def _answered(
         self, node: "QuorumNode", call: Call, outcome: Outcome[Answer], *, began: bool
     ) -> Answer:
-        """Judge an answer where it is given."""
+        """Validate an answer where it is given."""
         if isinstance(outcome, Failed):
             error = outcome.error
             is_refused = (
@@ -303,14 +303,14 @@ class Clients:
 
     # -- the end --------------------------------------------------------------------------------
 
-    def judge_open(self) -> None:
+    def validate_open(self) -> None:
         """Every call that reached a node that still lives was answered in time."""
         for number, (node, life, until) in self.open.items():
             if node.life == life and until < self.world.now_us:
                 call = self.calls[number]
                 raise Violation("every call is answered", f"{node}: {call} until {until // 1000}")
 
-    def judge_whole(self) -> None:
+    def validate_whole(self) -> None:
         """All records of a decision count, or none of them."""
         for topic in self.world.oracle.reference.topics_by_id.values():
             call = self._made[topic.id]
@@ -318,7 +318,7 @@ class Clients:
                 what = f"{call}: {len(topic.partitions)} of {call.partitions} partitions"
                 raise Violation("a decision counts as a whole", what)
 
-    def judge_history(self) -> None:
+    def validate_history(self) -> None:
         """What clients were told of each name can have happened one after the other."""
         committed = list(self.created)
         for name in sorted({call.name for call in self.calls}):

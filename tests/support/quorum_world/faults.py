@@ -428,8 +428,9 @@ class QuorumFaults:
 def can_tell(node: "QuorumNode", *, is_alone: bool) -> bool:
     """Whether a start without quorum-state can go well.
 
-    With nothing in the log nobody could tell that it is missing. A sole voter goes on in the epoch
-    after its log's last one: it leads one twice of which it has nothing that a power cut leaves.
+    With nothing in the log nobody could tell that it is missing. A sole voter continues in the
+    epoch after its log's last one: it leads one twice of which it has nothing that a power cut
+    leaves.
     """
     disk = node.disk
     last, election = disk.batch_ending_at(disk.flushed_end), disk.election

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-LOOKS_MAX = 3_000_000
+POLLS_MAX = 3_000_000
 """At calls: some seconds; only where the log's order is none."""
 NEVER = 1 << 62
 
@@ -140,7 +140,7 @@ class _Search:
             if (done, state) in seen:
                 continue
             seen.add((done, state))
-            if self._looks > LOOKS_MAX:
+            if self._looks > POLLS_MAX:
                 return None
             stack += [(done | 1 << place, then) for place, then in self._changes(done, state)]
         return False

@@ -78,7 +78,7 @@ class Liveness:
         self._follows_since = dict.fromkeys(nodes, NEVER)
 
     def look(self) -> None:
-        """Judge, if it is time."""
+        """Validate, if it is time."""
         now_us = self._world.now_us
         if now_us < self._next_us:
             return

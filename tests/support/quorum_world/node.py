@@ -68,9 +68,9 @@ class QuorumNode:
         up: it runs.
         replica: of this life.
         pending: requests of others that it has not answered, by token.
-        noted: what it applied in this turn, that the oracle judges when the turn is over.
+        noted: what it applied in this turn, that the oracle validates when the turn is over.
         active_epoch: in which it was last seen as the active controller.
-        names_seen, changes_seen: changes on its machine when they were last judged.
+        names_seen, changes_seen: changes on its machine when they were last validated.
         start_ends_after: its next life ends within so many changes of the disk.
         crash_after: it ends before the effect of this number in its next step with so many.
         copy: of its directory, made at some time.
@@ -205,7 +205,7 @@ class QuorumNode:
         self.disk = LogMirror(machine, self.key.directory_id)
 
     def put_copy_back(self) -> None:
-        """Go on from the copy of its directory; it is down."""
+        """Continue from the copy of its directory; it is down."""
         assert not self.up
         assert self.copy is not None
         self.has_lost_vote = False

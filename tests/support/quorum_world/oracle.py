@@ -261,12 +261,12 @@ class QuorumOracle:
     # The log
 
     def looks_at_disk(self, node: Any) -> None:
-        """Judge what was written since the last look."""
+        """Validate what was written since the last look."""
         disk: LogMirror = node.disk
         for batch in disk.news():
-            self._judge(node, disk, batch)
+            self._validate(node, disk, batch)
 
-    def _judge(self, node: "QuorumNode", disk: LogMirror, batch: Batch) -> None:
+    def _validate(self, node: "QuorumNode", disk: LogMirror, batch: Batch) -> None:
         facts = batch.facts
         known = self._batches.get((facts.base_offset, facts.epoch))
         if known is not None:
@@ -422,7 +422,7 @@ class QuorumOracle:
     # All the time
 
     def sees(self, node: "QuorumNode", event: Event, effects: list[Effect]) -> None:
-        """Judge a step of a core before its effects are carried out."""
+        """Validate a step of a core before its effects are carried out."""
         if isinstance(event, Received):
             self._hears(node, event.request, effects)
         elif isinstance(event, Started | Truncated | SnapshotInstalled):
@@ -431,7 +431,7 @@ class QuorumOracle:
         self.voters.resigns(node, event, effects)
 
     def takes_effect(self, node: "QuorumNode", effect: AdvanceHighWatermark | RoleChanged) -> None:
-        """Judge a step that is about to be seen by others."""
+        """Validate a step that is about to be seen by others."""
         self.looks_at_disk(node)
         node.disk.start_offset = node.opened.log.start_offset
         if isinstance(effect, AdvanceHighWatermark):
@@ -441,7 +441,7 @@ class QuorumOracle:
             self.changes_role(node, effect)
 
     def after_turn(self, node: "QuorumNode") -> None:
-        """Judge what a node has done, now that it is done."""
+        """Validate what a node has done, now that it is done."""
         if node.changes_seen == node.machine.changes and not (node.has_stepped or node.noted):
             return
         node.changes_seen = node.machine.changes

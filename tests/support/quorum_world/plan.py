@@ -2,7 +2,7 @@
 
 Every number comes from `random.Random` of a text with the seed in it: the same on every Python and
 under any PYTHONHASHSEED. A fault has rng of its own, so that others stay as they are when one is
-left out.
+excluded.
 """
 
 from dataclasses import dataclass, replace
@@ -96,7 +96,7 @@ class QuorumPlan:
         outsiders: ids of controllers outside the voter set.
         dynamic: voters have directory ids and stand in the log, else `controller.quorum.voters`.
         disturbed: faults happen.
-        without: numbers of the faults that are left out.
+        without: numbers of the faults that are excluded.
         kinds: of the faults that happen.
         fault_every_ms: mean time between two faults.
         loss, duplication: chance of a message.

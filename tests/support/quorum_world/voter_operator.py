@@ -1,7 +1,7 @@
 """Who lets controllers of a simulated quorum vote, and takes votes away: an operator with a tool.
 
 Asks a leader, or another, as AddRaftVoter and RemoveRaftVoter do; is told, or not. No request is
-made that would leave fewer voters with their disks than a majority: nothing could mend that.
+made that would leave fewer voters with their disks than a majority: nothing could repair that.
 """
 
 from dataclasses import dataclass
@@ -192,7 +192,7 @@ class VoterOperator:
             one.leads and one.core.leadership.change for one in self.world.nodes.values()
         )
 
-    def judge_end(self) -> None:
+    def validate_end(self) -> None:
         """Each request that came to a node that still lives was answered in its time."""
         late_us = self.world.now_us - ANSWERED_WITHIN_MS * 1000
         for asked in self.open.values():

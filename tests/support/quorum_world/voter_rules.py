@@ -55,7 +55,7 @@ class VoterRules:
         self.commits_by: Keys = self._static or keys_of(first)
         self._fetches: dict[tuple[int, ReplicaKey], tuple[int, int, int, int]] = {}
         self._epochs_began: dict[int, int] = {}
-        self._judged: set[tuple[int, bytes, SnapshotId]] = set()
+        self._validated: set[tuple[int, bytes, SnapshotId]] = set()
 
     def of(self, node: "QuorumNode") -> Keys:
         """Who votes by a node's disk."""
@@ -93,7 +93,10 @@ class VoterRules:
             raise Violation("who is removed is not elected", f"{node}: {voters.ids} by {since}")
 
     def leads(self, node: "QuorumNode") -> None:
-        """Judge a leader after its turn: it leads as a voter, or until its removal is committed."""
+        """Validate a leader after its turn.
+
+        It leads as a voter, or until its removal is committed.
+        """
         if self._static is not None:
             return
         since, voters = node.disk.voters
@@ -112,7 +115,7 @@ class VoterRules:
             )
 
     def resigns(self, node: "QuorumNode", event: Event, effects: list[Effect]) -> None:
-        """A leader goes on while it is heard, and is no removed one; asked after the step."""
+        """A leader continues while it is heard, and is no removed one; asked after the step."""
         gives_up = any(
             isinstance(one, RoleChanged) and one.role is Role.RESIGNED for one in effects
         )
@@ -129,7 +132,7 @@ class VoterRules:
     # -- changes --------------------------------------------------------------------------------
 
     def appends(self, node: "QuorumNode", effect: AppendVoters | AppendEpochStart) -> None:
-        """Judge what a leader is about to write of voters."""
+        """Validate what a leader is about to write of voters."""
         if isinstance(effect, AppendEpochStart):
             if effect.with_voters and keys_of(effect.voters) != self.of(node):
                 raise Violation("an election changes no voters", f"{node}: {effect.voters.ids}")
@@ -211,9 +214,9 @@ class VoterRules:
         disk: LogMirror = node.disk
         for one in disk.snapshots():
             found = (node.id, disk.directory, one)
-            if found in self._judged or one.end_offset > self.world.oracle.high_watermark:
+            if found in self._validated or one.end_offset > self.world.oracle.high_watermark:
                 continue
-            self._judged.add(found)
+            self._validated.add(found)
             expected = self.at(one.end_offset)
             voters = disk.voters_of(one)
             if voters != expected:

@@ -1,4 +1,4 @@
-"""Sees each step of a node's core: what the oracle judges, and where the process may end."""
+"""Sees each step of a node's core: what the oracle validates, and where the process may end."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -80,7 +80,7 @@ def _comes(node: "QuorumNode", effect: Effect) -> None:
         case fx.AppendEpochStart() | fx.AppendVoters():
             _changes_log_alone(node, effect)
             oracle.voters.appends(node, effect)
-        case fx.AwaitTurn():
+        case fx.AwaitAppend():
             oracle.voters.wants_turn(node)
         case fx.Append():
             _changes_log_alone(node, effect)

@@ -1,4 +1,4 @@
-"""What the simulated quorum is asked to do, and what is judged by those who ask."""
+"""What the simulated quorum is asked to do, and what is validated by those who ask."""
 
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ class Workload:
         self.clients.stop()
         self.brokers.is_over = True
 
-    def judge(self, node: "QuorumNode") -> None:
+    def validate(self, node: "QuorumNode") -> None:
         """Look at a node after its turn: a new controller has everything that was answered."""
         replica = node.replica
         if replica is None or not replica.controller.is_active:
@@ -40,7 +40,7 @@ class Workload:
             return
         node.active_epoch = epoch
         self.brokers.note_active(node, epoch)
-        self.clients.judge_whole()
+        self.clients.validate_whole()
         if epoch < self.world.oracle.newest_epoch:
             return  # deposed, and does not know it yet
         reference = self.world.oracle.reference
@@ -50,8 +50,8 @@ class Workload:
                 f"{node} in {epoch}: {replica.image.provenance}, {reference.provenance}",
             )
 
-    def judge_end(self) -> None:
+    def validate_end(self) -> None:
         """Every call was answered, and what was told can have happened."""
-        self.clients.judge_open()
-        self.clients.judge_whole()
-        self.clients.judge_history()
+        self.clients.validate_open()
+        self.clients.validate_whole()
+        self.clients.validate_history()

@@ -132,7 +132,7 @@ class QuorumWorld:
         self.timeline.at_any_life(at_us, node, fn, *args)
 
     def turn(self) -> None:
-        """Let the next thing happen, and judge it."""
+        """Let the next thing happen, and validate it."""
         timeline = self.timeline
         try:
             if not timeline.turn():
@@ -151,26 +151,26 @@ class QuorumWorld:
             for one in self.nodes.values():
                 self.oracle.after_turn(one)
         if node is not None:
-            self.workload.judge(node)
+            self.workload.validate(node)
         if self.is_disturbed:
             self.liveness.look()
         if self.broken is not None:
             raise self.broken
 
     def run(self, steps: int) -> None:
-        """Go on until the cores have made so many steps in all."""
+        """Continue until the cores have made so many steps in all."""
         while self.steps < steps and self.timeline.next_us is not None:
             self.turn()
 
     def run_for(self, ms: int) -> None:
-        """Go on for a time."""
+        """Continue for a time."""
         until = self.now_us + ms * 1000
         while (next_us := self.timeline.next_us) is not None and next_us <= until:
             self.turn()
         self.timeline.now_us = max(until, self.now_us)
 
     def run_until(self, holds: Callable[[], bool], within_ms: int = 60_000) -> bool:
-        """Go on until something holds; whether it does."""
+        """Continue until something holds; whether it does."""
         until = self.now_us + within_ms * 1000
         while not holds():
             steps = self.steps
@@ -256,23 +256,23 @@ class QuorumWorld:
             if life == node.life and late:
                 raise Violation("every request is answered", f"{node}: {late[0][1]}")
         self.become_equal()
-        self.workload.judge_end()
-        self.operator.judge_end()
+        self.workload.validate_end()
+        self.operator.validate_end()
         return Calm(leader_ms, equal_ms)
 
     def end(self) -> None:
-        """End what still runs; nothing is judged any more."""
+        """End what still runs; nothing is validated any more."""
         for node in self.nodes.values():
             if node.process is not None:
                 node.process.end()
 
     def become_equal(self) -> None:
-        """Go on until all logs are equal."""
+        """Continue until all logs are equal."""
         if not self.run_until(self.all_equal, EQUAL_WITHIN_MS):
             raise Violation("calm makes all logs equal", f"{self.states}")
 
     def _commit_one_more(self) -> None:
-        """Whoever votes by now, they go on committing: a controller writes for itself, too."""
+        """Whoever votes by now, they continue committing: a controller writes for itself, too."""
         oracle = self.oracle
         before = oracle.high_watermark
         if not self.run_until(lambda: oracle.high_watermark > before, EQUAL_WITHIN_MS):
@@ -292,7 +292,7 @@ class QuorumWorld:
             self._heal_node(node)
 
     def _heal_node(self, node: QuorumNode) -> None:
-        """Mend its disk, and start it."""
+        """Repair its disk, and start it."""
         node.disk_fault = node.start_ends_after = None
         if node.process is not None:
             node.process.disk.end_after(None)

@@ -1,6 +1,6 @@
 """One replica within the small scope: a core and its disk as a value, stepped once and remembered.
 
-Cores are deterministic, so each (state, event) is computed once. Times are left out of a state: a
+Cores are deterministic, so each (state, event) is computed once. Times are excluded of a state: a
 step happens either at time 0, when nothing is due, or at the deadline of the role's own timeout.
 Quorum-state is written at once; a flush is an event of its own.
 """
@@ -16,7 +16,7 @@ from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.core import RaftCore
 from metadata_topic.raft.events import (
     Answered,
-    AppendTurn,
+    AppendGranted,
     ElectionState,
     Event,
     Flushed,
@@ -389,8 +389,8 @@ class _Done:
                 return [Persisted(effect.number)]
             case fx.Send(request=ApiVersionsRequest()):
                 return [Answered(effect.number, ABLE, 0.0)]
-            case fx.AwaitTurn():
-                return [AppendTurn()]
+            case fx.AwaitAppend():
+                return [AppendGranted()]
             case fx.Respond(response=VoterResponse()):
                 pass
             case fx.Send() if not self._searches and _is_search(local.core, effect):
@@ -445,7 +445,7 @@ class _Done:
 def _change_of(replica: Replica, state: Leader, which: int) -> Request:
     """What a leader is asked: static voters come into the log before any other change."""
     if replica.history.latest.kraft_version == 0:
-        state.told = {one.key.id: one for one in voters_of(replica.voters.ids).voters}
+        state.reported = {one.key.id: one for one in voters_of(replica.voters.ids).voters}
         for voter, progress in state.voters.items():
             progress.directory_id = key_of(voter.id).directory_id  # it has fetched, and just now
             progress.last_fetch_ms = replica.now_ms
@@ -474,7 +474,7 @@ def is_answer(request: Request, response: Response | None) -> bool:
 
 
 def _is_search(core: RaftCore, send: fx.Send) -> bool:
-    """Whether a Fetch looks for a leader: those are left out, all of them are lost."""
+    """Whether a Fetch looks for a leader: those are excluded, all of them are lost."""
     state = core.replica.state
     if not isinstance(send.request, FetchRequest):
         return False

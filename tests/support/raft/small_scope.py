@@ -4,7 +4,7 @@ A state is three replicas, what is on its way between them (one request or answe
 and asked), what is left of the bounds, and what the oracle remembers: who led which epoch and what
 was committed. States that differ by names of nodes are one.
 
-Left out, all of it for the safe side of the search being smaller, none of it able to hide a breach
+Excluded, all of it for the safe side of the search being smaller, none of it able to hide a breach
 that needs only what is in: snapshots, a disk that is slow with quorum-state, Fetches that look for
 a leader (lost, every one), times (any timeout may come at any moment, but a leader's).
 """

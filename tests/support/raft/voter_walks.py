@@ -61,7 +61,7 @@ def walk(seed: int, steps: int, bounds: Bounds = WALKED) -> Walked:
         for _ in range(steps):
             following = _next(scope, state, rng)
             if following is None:
-                break  # who could go on is waited for by nobody: no times run here
+                break  # who could continue is waited for by nobody: no times run here
             story.append(following[0])
             state = following[1]
             walked.steps += 1

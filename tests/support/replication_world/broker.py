@@ -1,6 +1,6 @@
 """The broker's side of a node with replicas: its logs, what it leads, and what it follows.
 
-In the order of `broker.broker.Broker`; cleaner and pages are left out.
+In the order of `broker.broker.Broker`; cleaner and pages are excluded.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from broker.network.dispatch import decoders
 from broker.network.registry import DecodedHandler, HandlerTable
 from broker.network.server import Server
 from broker.node.alter_partition import alter_partitions
-from broker.node.broker_life import BrokerLife, LifeSettings
+from broker.node.broker_lifecycle import BrokerLifecycle, LifecycleSettings
 from broker.node.committed_mark import MarkKeeper
 from broker.node.directories import Directories, DirectoryError, open_directories
 from broker.node.directory_checks import settle_directories
@@ -52,7 +52,7 @@ from broker.replica.isr_requests import IsrRequests
 from broker.replica.leader_epochs import LeaderEpochRequests
 from broker.replica.leading import Leading
 from broker.replica.manager import ReplicaManager
-from broker.replica.wanted import found_replicas, refused_replicas
+from broker.replica.target_replica import found_replicas, refused_replicas
 from broker.replication.manager import ReplicaFetchers
 from broker.replication.tier_bootstrap import TierBootstraps
 from broker.topics.auto_creation import VERSION, AutoTopicCreation
@@ -147,7 +147,9 @@ class ReplicaSide(BrokerSide):
         if self.is_over:
             return
         if not node.is_due_to_disk(error) and not node.disk_failures:
-            world.breaks("a broker starts and goes on", f"{node}: {type(error).__name__}: {error}")
+            world.breaks(
+                "a broker starts and continues", f"{node}: {type(error).__name__}: {error}"
+            )
             return
         world.tell(f"{node} ends by its disk: {error}")
         world.at_node(world.now_us, node, world.crash_for, node, 500)
@@ -185,7 +187,7 @@ class ReplicaSide(BrokerSide):
         await self.opened.open(metadata.image, removals.take(), is_missing_some=is_missing_some)
         self._is_missing_some = self.opened.is_missing_some
         self.incarnation_id = self.opened.incarnation_id
-        node.world.judge.opens(node, self.incarnation_id)
+        node.world.validator.opens(node, self.incarnation_id)
         self._wire()
         await self._register()
         await pool.run(mark.keep)
@@ -230,11 +232,11 @@ class ReplicaSide(BrokerSide):
             previous_epoch=self.logs.clean_epoch,
             remote_store=None if self.tier is None else self.tier.store,
         )
-        self.life = life = BrokerLife(
+        self.life = life = BrokerLifecycle(
             self.active,
             metadata,
             registration,
-            LifeSettings(
+            LifecycleSettings(
                 cluster_id=CLUSTER_ID,
                 heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
                 offline_dirs=lambda: [
@@ -257,7 +259,7 @@ class ReplicaSide(BrokerSide):
             requests=ControllerRequests(
                 assign=life.assign, raise_epoch=epochs.ask, leading=self._begin_leading()
             ),
-            judgements=None if self.tier is None else self.tier.judgements,
+            validations=None if self.tier is None else self.tier.validations,
         )
         replicas.on_failure = self._is_broken
         self._undo.append(replicas.stop)
@@ -332,7 +334,7 @@ class ReplicaSide(BrokerSide):
             self.node, self.node.id, self.incarnation_id, self._epoch
         )
         pool = self.node.ports.executors.background
-        await pool.run(self.logs.note_running_life, self._epoch, self.incarnation_id)
+        await pool.run(self.logs.note_running_incarnation, self._epoch, self.incarnation_id)
 
     async def _serve(self) -> None:
         """Host what the metadata say, be unfenced, lead, and listen."""

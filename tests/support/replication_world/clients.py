@@ -38,8 +38,8 @@ from tests.support.replication_world.tier_lies import Lie
 
 if TYPE_CHECKING:
     from tests.support.replication_world.groups import GroupConsumer
-    from tests.support.replication_world.judge import Told
     from tests.support.replication_world.node import ReplicaNode
+    from tests.support.replication_world.validator import Told
     from tests.support.replication_world.world import ReplicationWorld
 
 PATIENCE_MS = 4_000
@@ -257,7 +257,7 @@ class Producer:
         self.send(names[int(world.work_rng.random() * len(names))])
 
     def send(self, name: TopicPartition) -> None:
-        """Send a batch, and go on when it is answered."""
+        """Send a batch, and continue when it is answered."""
         clients, world = self.clients, self.clients.world
         count = 1 + int(world.work_rng.random() * RECORDS_MAX)
         clients.written += 1
@@ -270,7 +270,7 @@ class Producer:
             base_sequence=sequence if self.is_idempotent else -1,
         )
         self._sequences[name] = sequence + count
-        told = world.judge.by_name.get(name)
+        told = world.validator.by_name.get(name)
         rebases = 0 if told is None else told.rebases
         self.sent = Sent(name, batch, read_header(batch).crc, world.now_us, 0, rebases)
         self._try()
@@ -333,9 +333,9 @@ class Producer:
         sent, world = self.sent, self.clients.world
         assert sent is not None
         self.acknowledged += 1
-        told = world.judge.by_name[sent.name]
+        told = world.validator.by_name[sent.name]
         if self.acks == -1 and offset >= 0:
-            world.judge.acknowledges(told, sent.rebases, offset, sent.crc)
+            world.validator.acknowledges(told, sent.rebases, offset, sent.crc)
         self._next()
 
     def _is_forgotten(self, code: ErrorCode) -> None:
@@ -345,7 +345,7 @@ class Producer:
         """
         sent, world = self.sent, self.clients.world
         assert sent is not None
-        told = world.judge.by_name[sent.name]
+        told = world.validator.by_name[sent.name]
         if sent.asked != told.image.leader or told.is_removed:
             self._again()
             return
@@ -362,7 +362,7 @@ class Producer:
     def _breaks(self, rule: str, what: str) -> None:
         sent = self.sent
         assert sent is not None
-        told = self.clients.world.judge.by_name[sent.name]
+        told = self.clients.world.validator.by_name[sent.name]
         raise Violation(rule, f"producer {self.number} acks={self.acks} {told}: {what}")
 
 
@@ -388,9 +388,9 @@ class Consumer:
         """Read something later."""
         world = self.clients.world
         if not self.clients.is_over:
-            world.at(world.now_us + 1 + int(world.work_rng.random() * 300_000), self.go_on)
+            world.at(world.now_us + 1 + int(world.work_rng.random() * 300_000), self.proceed)
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         """Read some of a partition."""
         clients, world = self.clients, self.clients.world
         names = self._names()
@@ -399,7 +399,7 @@ class Consumer:
             return
         name = names[int(world.work_rng.random() * len(names))]
         node, epoch = clients.line.leader_of(name)
-        told = world.judge.by_name.get(name)
+        told = world.validator.by_name.get(name)
         if node is None or told is None:
             self.think()
             return
@@ -448,7 +448,7 @@ class Consumer:
         self.think()
 
     def _takes(self, name: TopicPartition, part: Any) -> None:
-        told = self.clients.world.judge.by_name[name]
+        told = self.clients.world.validator.by_name[name]
         offset, rebases = self._offsets[name]
         code = ErrorCode.of(part.error_code)
         self.clients.line.answers[f"fetch {code.name}"] += 1
@@ -459,7 +459,7 @@ class Consumer:
             is_weak = told.weak_from <= offset or self._has_skipped
             if not is_weak and offset <= told.end:
                 self._breaks("what was read stays in range", told, f"{offset}")
-        self.clients.judge_damage(told, code)
+        self.clients.validate_damage(told, code)
         if code != ErrorCode.NONE:
             return
         records = bytes(part.records or b"")
@@ -489,7 +489,7 @@ class LastReader(Consumer):
     @property
     def late(self) -> str:
         """What is not read yet; empty: nothing."""
-        told = self.clients.world.judge.by_name[self.name]
+        told = self.clients.world.validator.by_name[self.name]
         at, _ = self._offsets.get(self.name, (0, 0))
         is_over = told.is_hurt or max(at, told.start_max) >= told.readable_end
         return "" if is_over else f"{self.name} from {at} of {told.readable_end}"
@@ -497,7 +497,7 @@ class LastReader(Consumer):
     def think(self) -> None:
         world = self.clients.world
         if self.late:
-            world.at(world.now_us + 20_000, self.go_on)
+            world.at(world.now_us + 20_000, self.proceed)
 
     def _names(self) -> list[TopicPartition]:
         return [self.name]
@@ -559,10 +559,11 @@ class DataClients:
         return (
             one
             for one in self.producers
-            if one.sent is not None and not world.is_given_up(world.judge.by_name[one.sent.name])
+            if one.sent is not None
+            and not world.is_given_up(world.validator.by_name[one.sent.name])
         )
 
-    def judge_damage(self, told: "Told", code: ErrorCode) -> None:
+    def validate_damage(self, told: "Told", code: ErrorCode) -> None:
         """A consumer hears of damage only where the store has given some."""
         lies = self.world.remote_objects.lies
         if code == ErrorCode.CORRUPT_MESSAGE and not lies.told[Lie.FLIPS]:
@@ -576,7 +577,7 @@ class DataClients:
 
     def is_removed(self, name: TopicPartition) -> bool:
         """Whether its topic was there and is deleted."""
-        told = self.world.judge.by_name.get(name)
+        told = self.world.validator.by_name.get(name)
         return told is not None and told.is_removed
 
     def forget(self, topic: str) -> None:
@@ -630,7 +631,7 @@ class DataClients:
             return
         name = self.names[int(world.work_rng.random() * len(self.names))]
         node, _ = self.line.leader_of(name)
-        told = world.judge.by_name.get(name)
+        told = world.validator.by_name.get(name)
         if node is None or told is None:
             return
         offset = told.start_max + int((told.end - told.start_max) * world.work_rng.random())
@@ -649,7 +650,7 @@ class DataClients:
             code = ErrorCode.of(part.error_code)
             self.line.answers[f"delete {code.name}"] += 1
             if code == ErrorCode.NONE and rebases == told.rebases:
-                world.judge.deletes(told, part.low_watermark)
+                world.validator.deletes(told, part.low_watermark)
 
         self.line.ask(node, ApiKey.DELETE_RECORDS, question, heard)
 
@@ -694,7 +695,7 @@ class DataClients:
         node = self.line.some_broker()
         if node is None or not self.names:
             return
-        self.world.judge.allows_unclean |= election_type == 1
+        self.world.validator.allows_unclean |= election_type == 1
         cls = request(ApiKey.ELECT_LEADERS).cls
         question = cls(election_type=election_type, topic_partitions=None, timeout_ms=TIMEOUT_MS)
 

@@ -48,4 +48,4 @@ def wrong_state(
         if known.get(producer_id) != last_offset:
             return f"producer {producer_id} ends at {known.get(producer_id)}, not {last_offset}"
     later = {one: last for one, last in known.items() if last > metadata.end_offset}
-    return f"producers {later} go on after its end" if later else ""
+    return f"producers {later} continue after its end" if later else ""

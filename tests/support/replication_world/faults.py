@@ -32,7 +32,7 @@ class ReplicationFaults(NodesFaults):
     _world: "ReplicationWorld"
 
     def _partition(self, coming: Fault) -> Any:
-        known = list(self._world.judge.partitions.values())
+        known = list(self._world.validator.partitions.values())
         return known[int(coming.part * len(known))] if known else None
 
     def _some(self, coming: Fault, *, leads: bool) -> "ReplicaNode | None":
@@ -137,7 +137,7 @@ class ReplicationFaults(NodesFaults):
         end = len(topic.logs[partition])
         least = max(end - 1 - int(coming.part * LOST_RECORDS_MAX), 0)
         for lost_from in range(least, end):
-            if world.tier_judge.may_lose(partition, lost_from):
+            if world.tier_validator.may_lose(partition, lost_from):
                 world.tell(f"metadata partition {partition} ends at {lost_from}, not {end}")
                 topic.lose(partition, lost_from)
                 return
@@ -156,7 +156,7 @@ class ReplicationFaults(NodesFaults):
             one.crash()
         elif one.is_without_logs:
             return
-        world.judge.loses_logs(one)
+        world.validator.loses_logs(one)
         lost = one.logs_id
         one.lose_logs()
         tier = world.plan.tier

@@ -22,8 +22,8 @@ from tests.support.replication_world.tier_topic import PARTITIONS
 if TYPE_CHECKING:
     from broker.replica.partition import Partition
     from tests.support.replication_world.clients import DataClients
-    from tests.support.replication_world.judge import Told
     from tests.support.replication_world.node import ReplicaNode
+    from tests.support.replication_world.validator import Told
 
 LEADER_SILENT_MS = 2_300
 """One wait of a Fetch, and as long as its answer may take."""
@@ -61,9 +61,9 @@ class FollowerReader:
     def think(self) -> None:
         """Read something later."""
         if not self.clients.is_over:
-            self.world.at(self.world.now_us + 1 + int(self.rng.random() * THINK_US), self.go_on)
+            self.world.at(self.world.now_us + 1 + int(self.rng.random() * THINK_US), self.proceed)
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         """Read some of a partition."""
         chosen = self.choose()
         if chosen is None:
@@ -83,8 +83,8 @@ class FollowerReader:
 
     def choose(self) -> "tuple[Told, ReplicaNode] | None":
         """A partition, and a broker that may follow it."""
-        names, judge = self.clients.names, self.world.judge
-        told = judge.by_name.get(names[int(self.rng.random() * len(names))]) if names else None
+        names, validate = self.clients.names, self.world.validator
+        told = validate.by_name.get(names[int(self.rng.random() * len(names))]) if names else None
         if told is None:
             return None
         image = told.image
@@ -134,7 +134,7 @@ class FollowerReader:
         def leaves(answer: Any) -> None:
             for topic in answer.responses:
                 for part in topic.partitions:
-                    self._judge(told, node, offset, part)
+                    self._validate(told, node, offset, part)
 
         def heard(_answer: Any) -> None:
             self.think()
@@ -156,13 +156,13 @@ class FollowerReader:
     def _arrival(self, told: "Told", node: "ReplicaNode") -> Arrived:
         partition = self._hosted(told, node)
         home = home_of(told)
-        end, cuts = len(self.world.tier_topic.logs[home]), self.world.tier_judge.cuts
+        end, cuts = len(self.world.tier_topic.logs[home]), self.world.tier_validator.cuts
         if partition is None:
             return Arrived(None, False, -1, end, cuts)
         return Arrived(partition, partition.is_leader, partition.leader_epoch, end, cuts)
 
-    def _judge(self, told: "Told", node: "ReplicaNode", offset: int, part: Any) -> None:
-        """Judge one partition of an answer that leaves its broker."""
+    def _validate(self, told: "Told", node: "ReplicaNode", offset: int, part: Any) -> None:
+        """Validate one partition of an answer that leaves its broker."""
         arrived, partition = self._arrived, self._hosted(told, node)
         code = ErrorCode.of(part.error_code)
         self.clients.line.answers[f"follower {code.name}"] += 1
@@ -172,7 +172,7 @@ class FollowerReader:
             return
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and not partition.is_leader:
             self._may_be_gone(told, node, offset, partition)
-        self.clients.judge_damage(told, code)
+        self.clients.validate_damage(told, code)
         if code != ErrorCode.NONE or told.is_pending or partition.leader_epoch < told.since:
             return
         records = bytes(part.records or b"")
@@ -223,7 +223,7 @@ class FollowerReader:
         if partition.is_leader or process is None or process.has_ended:
             return
         read_to = process.read_to(home_of(told))
-        is_cut = arrived.cuts != self.world.tier_judge.cuts
+        is_cut = arrived.cuts != self.world.tier_validator.cuts
         if read_to < arrived.metadata_end and not is_cut:
             what = f"{node} has read to {read_to} of {arrived.metadata_end}"
             self._breaks("a follower reads the store by all that is recorded", told, what)
@@ -256,7 +256,7 @@ class LastFollowerReader(FollowerReader):
 
     def think(self) -> None:
         if self.late:
-            self.world.at(self.world.now_us + 20_000, self.go_on)
+            self.world.at(self.world.now_us + 20_000, self.proceed)
 
     def choose(self) -> "tuple[Told, ReplicaNode] | None":
         return self.told, self.node

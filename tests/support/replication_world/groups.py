@@ -1,9 +1,9 @@
-"""Consumers with a group: what was committed is what they go on from, whichever broker has it.
+"""Consumers with a group: what was committed is what they continue from, whichever broker has it.
 
 Each has a group of its own, without members (generation -1), on `__consumer_offsets` with three
 replicas. A commit says its number in the metadata of each offset: so an answer of OffsetFetch tells
 which commit it is of. It is never one before the last that was acknowledged, or that OffsetFetch
-told, when the question left, while `Judge` knows that nothing of the partition may be lost.
+told, when the question left, while `Validator` knows that nothing of the partition may be lost.
 
 A coordinator that is deposed and does not know it yet may answer OffsetFetch with what it has: so
 it is in Kafka. It cannot answer a commit, and once its image names another one it answers nothing.
@@ -23,8 +23,8 @@ from tests.support.replication_world.clients import Consumer
 
 if TYPE_CHECKING:
     from tests.support.replication_world.clients import DataClients
-    from tests.support.replication_world.judge import Told
     from tests.support.replication_world.node import ReplicaNode
+    from tests.support.replication_world.validator import Told
 
 ELSEWHERE = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 WAITS = frozenset(
@@ -91,9 +91,9 @@ class GroupConsumer(Consumer):
 
     def think(self) -> None:
         world = self.clients.world
-        world.at(world.now_us + 1 + int(world.work_rng.random() * THINKS_US), self.go_on)
+        world.at(world.now_us + 1 + int(world.work_rng.random() * THINKS_US), self.proceed)
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         clients = self.clients
         told, chance = self.told, clients.world.work_rng.random()
         if told is None or not clients.names:
@@ -109,14 +109,14 @@ class GroupConsumer(Consumer):
             self._waits = True
             self._commit(self._coordinator, told)
         else:
-            super().go_on()
+            super().proceed()
 
     @property
     def told(self) -> "Told | None":
         """The partition that has the group."""
         count = self.clients.world.plan.offsets_partitions
         name = TopicPartition(OFFSETS_TOPIC, partition_of(self.group_id, count))
-        return self.clients.world.judge.by_name.get(name)
+        return self.clients.world.validator.by_name.get(name)
 
     @property
     def late(self) -> str:
@@ -129,7 +129,7 @@ class GroupConsumer(Consumer):
         if not self._has_ended:
             return "OffsetFetch"
         for name in self.clients.names:
-            data = world.judge.by_name[name]
+            data = world.validator.by_name[name]
             offset, _ = self._offsets.get(name, (0, 0))
             end = min(data.end, data.weak_from)
             if max(offset, data.start_max) < end and not world.is_given_up(data):

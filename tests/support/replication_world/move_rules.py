@@ -1,6 +1,6 @@
 """What must hold of partitions whose replicas are changed, and of replicas that leave.
 
-What was told is judged as ever; here stands who may leave when, and what may come of a move:
+What was told is validated as ever; here stands who may leave when, and what may come of a move:
 
 * replicas that were there before a move leave when all that stay are in sync, in no other way;
 * what is there behind a move is what somebody asked for, or what was there before it;
@@ -21,8 +21,8 @@ from tests.support.quorum_world.errors import Violation
 
 if TYPE_CHECKING:
     from tests.support.replication_world.copies import Copy
-    from tests.support.replication_world.judge import Told
     from tests.support.replication_world.node import ReplicaNode
+    from tests.support.replication_world.validator import Told
     from tests.support.replication_world.world import ReplicationWorld
 
 Replicas = tuple[int, ...]
@@ -145,7 +145,7 @@ class MoveRules:
     def _gives_up(self, told: "Told", gone: Sequence[int], new: PartitionImage) -> None:
         if len(new.isr) < told.needed:
             for one in gone:
-                self.world.judge.counts_lost(told, told.copies[one], 0)
+                self.world.validator.counts_lost(told, told.copies[one], 0)
 
     def _joins(self, told: "Told", old: PartitionImage, new: PartitionImage) -> None:
         """Those that join the ISR have begun at what the leader had on its disk, or above."""
@@ -181,19 +181,19 @@ class MoveRules:
         if life != node.life or not node.up or replicas is None:
             return  # its disk is another
         hosted = replicas.partitions.get(told.name)
-        if hosted is not None and hosted.log.loan.is_lent:
+        if hosted is not None and hosted.log.lease.is_leased:
             moved.lives[node.id] = life  # another log takes its place
             self.gone -= 1
             return
         known = self._image_of(told, node)
         if left is None or (known is not None and known.partition_epoch < left):
             what = f"{node} has deleted it, knows {known}, left in {left}"
-            self._breaks("files go on an image that says so", told, what)
+            self._breaks("files continue an image that says so", told, what)
 
     def _is_back(self, told: "Told", node: "ReplicaNode") -> bool:
         """Whether a broker that left serves it, and has carried out all that it was told."""
         replicas = None if node.broker is None else node.broker.replicas
-        if replicas is None or replicas.hosting.is_being_told or replicas.hosting.backlog:
+        if replicas is None or replicas.hosting.is_being_notified or replicas.hosting.backlog:
             return False
         known = self._image_of(told, node)
         if known is None or known.partition_epoch <= self._of(told).left[node.id]:
@@ -208,7 +208,7 @@ class MoveRules:
     def look_at(self, node: "ReplicaNode") -> None:
         """Look at what a broker serves, where its image or that is another."""
         replicas = None if node.broker is None else node.broker.replicas
-        if replicas is None or replicas.hosting.is_being_told:
+        if replicas is None or replicas.hosting.is_being_notified:
             return
         image = node.metadata.image
         seen: tuple[object, int] = image, len(replicas.partitions)
@@ -223,7 +223,7 @@ class MoveRules:
                 raise Violation("a replica that left is not served", what)
 
     def is_over(self, told: "Told") -> bool:
-        """Whether no move goes on, and those that left have nothing any more."""
+        """Whether no move continues, and those that left have nothing any more."""
         image = told.image
         others = [one for one in told.copies if one not in image.replicas]
         return (
@@ -234,7 +234,7 @@ class MoveRules:
 
     def is_elected_uncleanly(self, told: "Told", new: PartitionImage) -> None:
         """An election took one that may lack records; an operator may order that of any."""
-        if new.leader in new.adding and not self.world.judge.allows_unclean:
+        if new.leader in new.adding and not self.world.validator.allows_unclean:
             self._breaks("one that is being added is not elected uncleanly", told, f"{new}")
 
     def _breaks(self, rule: str, told: "Told", what: str) -> None:

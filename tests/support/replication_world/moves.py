@@ -11,7 +11,7 @@ from tests.support.quorum_world.errors import Violation
 
 if TYPE_CHECKING:
     from tests.support.replication_world.clients import DataClients
-    from tests.support.replication_world.judge import Told
+    from tests.support.replication_world.validator import Told
 
 REPLICAS_MIN = 2
 """As many as have what is acknowledged."""
@@ -38,7 +38,7 @@ class Mover:
     def move(self, number: int) -> None:
         """Ask for something; the `number` of a fault decides what."""
         rng = Random(f"replication-move-{self.world.plan.seed}-{number}")
-        known = list(self.world.judge.partitions.values())
+        known = list(self.world.validator.partitions.values())
         if not known:
             return
         told = rng.choice(known)

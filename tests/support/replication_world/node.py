@@ -109,7 +109,7 @@ class ReplicaNode(ClusterNode):
 
     def crash(self, *, power: bool = False) -> None:
         if power and self.is_broker:
-            self.world.judge.loses_power(self)
+            self.world.validator.loses_power(self)
         if self.tier_process is not None:
             self.tier_process.kill()  # as the kernel does when its parent ends
         super().crash(power=power)

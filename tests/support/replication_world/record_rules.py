@@ -1,8 +1,8 @@
 """What must hold of each record of the metadata topic as it lands, by who wrote it.
 
-The fold that every reader runs decides what counts (`tier_judge`); here stands what it must not let
-through, found out by other means: from the order of pairs in the topic, and from what was on the
-writer's disk.
+The fold that every reader runs decides what counts (`tier_validator`); here stands what it must not
+let through, found out by other means: from the order of pairs in the topic, and from what was on
+the writer's disk.
 """
 
 from typing import TYPE_CHECKING
@@ -13,8 +13,8 @@ from rlmm.lifecycle import Verdict
 from tests.support.quorum_world.errors import Violation
 
 if TYPE_CHECKING:
-    from tests.support.replication_world.judge import Told
     from tests.support.replication_world.tier_process import TierProcess
+    from tests.support.replication_world.validator import Told
     from tests.support.replication_world.world import ReplicationWorld
 
 Place = tuple[bytes, int]
@@ -33,10 +33,10 @@ class RecordRules:
         return self._highest.get(place, LOWEST_FENCE).leader_epoch
 
     def lands(self, event: MetadataEvent, verdict: Verdict, writer: "TierProcess | None") -> None:
-        """A record has its place in the topic, and every reader judges it so."""
+        """A record has its place in the topic, and every reader validates it so."""
         tip, fence = event.topic_id_partition, event.stamp.fence
         place = tip.topic_id, tip.partition
-        told = self.world.judge.partitions.get(place)
+        told = self.world.validator.partitions.get(place)
         if told is None or fence == REMOVER_FENCE:
             return
         highest = self._highest.get(place, LOWEST_FENCE)

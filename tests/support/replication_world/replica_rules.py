@@ -14,8 +14,8 @@ from tests.support.replication_world.copies import Stamp
 
 if TYPE_CHECKING:
     from broker.replica.partition import Partition
-    from tests.support.replication_world.judge import Told
     from tests.support.replication_world.node import ReplicaNode
+    from tests.support.replication_world.validator import Told
     from tests.support.replication_world.world import ReplicationWorld
 
 ROUNDED_BYTES = 100
@@ -56,9 +56,9 @@ class ReplicaRules:
         if broker is None or broker.replicas is None:
             return
         for partition in broker.replicas.partitions.values():
-            told = self.world.judge.partitions.get((partition.topic_id, partition.partition))
+            told = self.world.validator.partitions.get((partition.topic_id, partition.partition))
             log = partition.log
-            if told is None or not told.is_tiered or log.loan.is_lent or log.is_offline:
+            if told is None or not told.is_tiered or log.lease.is_leased or log.is_offline:
                 continue
             mark = (
                 log,
@@ -92,10 +92,10 @@ class ReplicaRules:
     def _looks(self, told: "Told", node: "ReplicaNode", partition: "Partition") -> None:
         self._knows_nothing_of_the_future(told, node, partition)
         if partition.is_leader and partition.has_barrier:
-            epoch = self.world.tier_judge.records.highest_epoch(told.key)
+            epoch = self.world.tier_validator.records.highest_epoch(told.key)
             if epoch < partition.leader_epoch:
                 what = f"{node} in {partition.leader_epoch}, the topic ends in {epoch}"
-                self._breaks("a log is judged behind its owner's barrier", told, what)
+                self._breaks("a log is validated behind its owner's barrier", told, what)
         if told.is_in_doubt:
             return
         self._begins_where_somebody_asked(told, node, partition)
@@ -144,7 +144,7 @@ class ReplicaRules:
 
     def not_held(self, told: "Told", end: int) -> Stamp | None:
         """The first batch below an offset (exclusive) that was told and is in no segment."""
-        known, judge = self._known_of(told), self.world.tier_judge
+        known, validate = self._known_of(told), self.world.tier_validator
         at = max(known.held_to, told.start_max)
         place = bisect_left(told.bases, at)
         if place and told.batches[place - 1].end > at:
@@ -152,7 +152,7 @@ class ReplicaRules:
         for one in told.batches[place:]:
             if one.end > end or one.base >= told.weak_from:
                 break
-            if not judge.holds(told, one):
+            if not validate.holds(told, one):
                 return one
             known.held_to = one.end
         return None
@@ -203,7 +203,7 @@ class ReplicaRules:
 
     # -- who may lead next
 
-    def judge_member(self, told: "Told", member: int) -> None:
+    def validate_member(self, told: "Told", member: int) -> None:
         """One of the ISR, or eligible, that has not ended uncleanly: it may lead next."""
         if told.is_in_doubt:
             return

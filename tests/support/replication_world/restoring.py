@@ -18,7 +18,7 @@ from rlm.link.messages import Restoration
 
 if TYPE_CHECKING:
     from tests.support.replication_world.clients import DataClients
-    from tests.support.replication_world.judge import Told
+    from tests.support.replication_world.validator import Told
     from tests.support.replication_world.world import ReplicationWorld
 
 LOOK_US = 1_000_000
@@ -29,7 +29,7 @@ ASK = 0
 
 
 class WatchedRestoring(PartitionRestoring):
-    """The broker's side, of which the judge hears before anything changes."""
+    """The broker's side, of which the validator hears before anything changes."""
 
     def __init__(
         self, replicas: ReplicaManager, bootstraps: TierBootstraps, world: "ReplicationWorld"
@@ -38,10 +38,10 @@ class WatchedRestoring(PartitionRestoring):
         self._world = world
 
     async def restore(self, partition: Partition, found: Restoration, end: int) -> None:
-        judge = self._world.judge
-        told = judge.partitions.get((partition.topic_id, partition.partition))
+        validate = self._world.validator
+        told = validate.partitions.get((partition.topic_id, partition.partition))
         if told is not None:
-            judge.restores(told, found.begin, end)
+            validate.restores(told, found.begin, end)
         await super().restore(partition, found, end)
 
 
@@ -64,8 +64,10 @@ class Restorer:
 
     def _look(self) -> None:
         self.world.at(self.world.now_us + LOOK_US, self._look)
-        for key, told in self.world.judge.partitions.items():
-            is_lost = told.gave_up and told.is_tiered and self.world.tier_judge.is_restorable(told)
+        for key, told in self.world.validator.partitions.items():
+            is_lost = (
+                told.gave_up and told.is_tiered and self.world.tier_validator.is_restorable(told)
+            )
             self._seen[key] = self._seen.get(key, 0) + 1 if is_lost else 0
             if self._seen[key] >= LOOKS:
                 self._seen[key] = 0

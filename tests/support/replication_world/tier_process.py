@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tests.support.replication_world.node import ReplicaNode
 
 LINK_US = 80
-TURN_MS = 50
+PASS_MS = 50
 STOP_US = 20_000
 KILLED = -9
 T = TypeVar("T")
@@ -197,7 +197,7 @@ class TierWorkers:
             self._busy[pool] += 1
             work = partial(self._work, pool, self._jobs[pool].popleft())
             at_us = process.timeline.now_us + process.wait_us()
-            process.later(at_us, lambda work=work: Job(process, work).go_on())  # type: ignore[misc]
+            process.later(at_us, lambda work=work: Job(process, work).proceed())  # type: ignore[misc]
 
     def _work(self, pool: str, work: Callable[[], None]) -> None:
         try:
@@ -295,7 +295,7 @@ class TierManager(TopicBasedRemoteLogMetadataManager):
         try:
             super().turn()
         except Exception as error:
-            node.world.breaks("a metadata manager goes on", f"{node}: {error!r}")
+            node.world.breaks("a metadata manager continues", f"{node}: {error!r}")
 
 
 class TierSupervisor(Supervisor):
@@ -380,7 +380,7 @@ def _plugins(
     def connect(client_settings: Any) -> None:
         metadata.configure({**config.metadata_settings, **client_settings})
         port.turn = metadata.turn
-        ports.scheduler.every(TURN_MS, metadata.turn, "metadata manager")
+        ports.scheduler.every(PASS_MS, metadata.turn, "metadata manager")
 
     deletions = Deletions(storage, ports.clock, config.delete_failing_ms, config.copy_max_ms)
     identity = identity_of(storage, {})
@@ -410,7 +410,7 @@ def _plugins(
         deletions,
         connect,
         remover=remover,
-        red=lambda: remover.red,
+        unhealthy=lambda: remover.unhealthy,
         yellow=lambda: remover.yellow,
         identity=identity,
     )

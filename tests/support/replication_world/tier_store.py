@@ -159,5 +159,5 @@ class ObjectsStorageManager(LayoutStorageManager):
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         world = self._remote.world
-        world.tier_judge.deletes_objects(self._process.node, metadata)
+        world.tier_validator.deletes_objects(self._process.node, metadata)
         super().delete_log_segment_data(metadata)

@@ -20,15 +20,15 @@ from tests.support.replication_world.clients import DataClients, LastReader
 from tests.support.replication_world.faults import ReplicationFaults
 from tests.support.replication_world.follower_readers import LastFollowerReader
 from tests.support.replication_world.groups import GroupConsumer
-from tests.support.replication_world.judge import Judge, Told
 from tests.support.replication_world.move_rules import MoveRules
 from tests.support.replication_world.node import ReplicaNode
 from tests.support.replication_world.plan import DATA_PORT, ReplicationPlan
 from tests.support.replication_world.replica_rules import ReplicaRules
-from tests.support.replication_world.tier_judge import TierJudge
 from tests.support.replication_world.tier_process import TierProcess
 from tests.support.replication_world.tier_store import RemoteObjects
 from tests.support.replication_world.tier_topic import WorldTopic
+from tests.support.replication_world.tier_validator import TierValidator
+from tests.support.replication_world.validator import Told, Validator
 
 if TYPE_CHECKING:
     from broker.replica.partition import Partition
@@ -45,7 +45,7 @@ class ReplicaLives(Lives):
     """Brokers that open their logs before they register."""
 
     def _looks_at_leaders(self) -> None:
-        """See `Judge`."""
+        """See `Validator`."""
 
     def _acts_in_time(self, node: "ClusterNode", now_us: int, since: int) -> None:
         broker = node.broker
@@ -77,9 +77,9 @@ class ReplicationWorld(NodesWorld):
     """See the module.
 
     Attributes:
-        judge: of all that is told of records.
+        validate: of all that is told of records.
         remote_objects, tier_topic: what the tiers of all brokers share.
-        tier_judge: of what the tiers do.
+        tier_validator: of what the tiers do.
         replica_rules: of what replicas of tiered partitions know.
         move_rules: of partitions that get other replicas.
         turns_us: when each broker has last done something while it served.
@@ -90,14 +90,14 @@ class ReplicationWorld(NodesWorld):
     workload: ReplicationWorkload
 
     def __init__(self, plan: ReplicationPlan, *, trace_lines: int = 0) -> None:
-        self.judge: Judge
+        self.validator: Validator
         self.turns_us: dict[int, int] = {}
         super().__init__(plan, trace_lines=trace_lines)
         self.lives = ReplicaLives(self)
-        self.judge = Judge(self)
+        self.validator = Validator(self)
         self.remote_objects = RemoteObjects(self)
         self.tier_topic = WorldTopic(self)
-        self.tier_judge = TierJudge(self)
+        self.tier_validator = TierValidator(self)
         self.replica_rules = ReplicaRules(self)
         self.move_rules = MoveRules(self)
         for node in self.brokers:
@@ -117,8 +117,8 @@ class ReplicationWorld(NodesWorld):
         node = self._node_of(self.timeline.whom)
         if node is not None and DATA_PORT in self.nodes[node.id].listening:
             self.turns_us[node.id] = self.now_us
-        self.judge.after_turn(node)
-        self.tier_judge.after_turn()
+        self.validator.after_turn(node)
+        self.tier_validator.after_turn()
         for one in self.brokers if node is None else [node]:
             self.move_rules.look_at(one)  # type: ignore[arg-type]
         if self.plan.tier is not None:
@@ -158,36 +158,40 @@ class ReplicationWorld(NodesWorld):
             late = next(data.waiting)
             raise Violation("every batch is answered", f"{late.number}: {late.sent}")
         if self.plan.restores and not self.run_until(self._all_restored, IN_SYNC_WITHIN_MS):
-            lost = [told for told in self.judge.partitions.values() if self._is_to_restore(told)]
+            lost = [
+                told for told in self.validator.partitions.values() if self._is_to_restore(told)
+            ]
             raise Violation("what only the store has is restored", "; ".join(map(repr, lost)))
         if not self.run_until(self.all_in_sync, IN_SYNC_WITHIN_MS):
-            late = [told for told in self.judge.partitions.values() if not self.is_in_sync(told)]
+            late = [
+                told for told in self.validator.partitions.values() if not self.is_in_sync(told)
+            ]
             raise Violation("calm brings all in sync", "; ".join(map(self.replicas_of, late)))
         if not self.run_until(lambda: not any(one.late for one in data.groups), READ_WITHIN_MS):
             waits = [f"{one.group_id}: {one.late}" for one in data.groups if one.late]
-            raise Violation("a group goes on from its commit to the end", "; ".join(waits))
+            raise Violation("a group continues from its commit to the end", "; ".join(waits))
         if self.plan.tier is not None:
             self._tiers_rest()
         return calm
 
     def _all_restored(self) -> bool:
-        return not any(map(self._is_to_restore, self.judge.partitions.values()))
+        return not any(map(self._is_to_restore, self.validator.partitions.values()))
 
     def _is_to_restore(self, told: Told) -> bool:
-        return told.gave_up and told.is_tiered and self.tier_judge.is_restorable(told)
+        return told.gave_up and told.is_tiered and self.tier_validator.is_restorable(told)
 
     def _tiers_rest(self) -> None:
         """The tiers come to rest; then all that was told is there, and is read."""
-        if not self.run_until(lambda: not self.tier_judge.unrest(), TIERS_REST_WITHIN_MS):
-            raise Violation("calm brings the tiers to rest", self.tier_judge.unrest())
-        self.tier_judge.judge_end()
+        if not self.run_until(lambda: not self.tier_validator.unrest(), TIERS_REST_WITHIN_MS):
+            raise Violation("calm brings the tiers to rest", self.tier_validator.unrest())
+        self.tier_validator.validate_end()
         data = self.workload.data
-        tiered = [told for told in self.judge.partitions.values() if told.is_tiered]
+        tiered = [told for told in self.validator.partitions.values() if told.is_tiered]
         tiered = [told for told in tiered if not self.is_given_up(told)]
         readers = [LastReader(data, told.name) for told in tiered]
         self._read("all that was told is read from the leader", readers)
-        if not self.run_until(lambda: not self.tier_judge.still_damaged(), READ_WITHIN_MS):
-            raise Violation("what is read well is well again", self.tier_judge.still_damaged())
+        if not self.run_until(lambda: not self.tier_validator.still_damaged(), READ_WITHIN_MS):
+            raise Violation("what is read well is well again", self.tier_validator.still_damaged())
         if self.plan.follower_readers:
             others = [
                 LastFollowerReader(data, told, one)
@@ -205,7 +209,7 @@ class ReplicationWorld(NodesWorld):
 
     def all_in_sync(self) -> bool:
         """Whether each partition has all its replicas in sync, and all logs are equal."""
-        return all(self.is_in_sync(told) for told in self.judge.partitions.values())
+        return all(self.is_in_sync(told) for told in self.validator.partitions.values())
 
     def is_in_sync(self, told: Told) -> bool:
         """The same of one; or it is given up."""
@@ -228,12 +232,12 @@ class ReplicationWorld(NodesWorld):
     def is_given_up(self, told: Told) -> bool:
         """Whether nobody serves a partition any more, since everything of it is lost.
 
-        A replica that had the last copy when its directory was forgotten is not begun anew. One
+        A replica that had the last copy when its directory was forgotten is not begun again. One
         that was elected uncleanly and has nothing, of a partition that gave offsets, takes no
         records until a person restores it.
         """
         image = told.image
-        if told.gave_up and told.is_tiered and self.tier_judge.is_end_lost(told):
+        if told.gave_up and told.is_tiered and self.tier_validator.is_end_lost(told):
             return True
         may_lead = image.leader != NO_LEADER or image.isr or image.elr or image.last_known_elr
         return DIRECTORY_LOST in image.directories or not may_lead

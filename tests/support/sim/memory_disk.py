@@ -24,7 +24,7 @@ from tests.support.sim.power_cut_model import DirectoryNode, NameChange, Place
 
 
 class ProcessEnded(BaseException):
-    """The process is no more. No `except Exception` of the code that ran may go on after it."""
+    """The process is no more. No `except Exception` of the code that ran may continue after it."""
 
 
 class MemoryFile(OpenFile):

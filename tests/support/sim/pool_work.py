@@ -2,14 +2,15 @@
 
     with in_pieces():                        # around a run; ends what is left of it
         job = Job(process, call)
-        job.go_on()                          # until its next cut, or its end
+        job.proceed()                          # until its next cut, or its end
 
-Each call has a thread, but only one thread runs at a time: the one that lets a job go on waits
+Each call has a thread, but only one thread runs at a time: the one that lets a job continue waits
 until the job is cut again. So a run is the same each time, and nothing in it needs a lock. Where
-nothing else is due before an operation ends, the job goes on without a change of threads.
+nothing else is due before an operation ends, the job continues without a change of threads.
 
 Locks that code asks `make_mutex` for know of this: a job that needs one waits for its release; the
-event loop, which must not wait long, has the holder go on until then, and nothing else meanwhile.
+event loop, which must not wait long, has the holder continue until then, and nothing else
+meanwhile.
 """
 
 import threading
@@ -41,12 +42,12 @@ class Works(Lives, Protocol):
         ...
 
     def end(self) -> None:
-        """Nothing that was begun goes on."""
+        """Nothing that was begun continues."""
         ...
 
 
 class _Worker:
-    """A thread that makes one job's call after the other, each time that it is let go on."""
+    """A thread that makes one job's call after the other, each time that it is let continue."""
 
     def __init__(self) -> None:
         self.job: Job | None = None  # None: end
@@ -55,13 +56,13 @@ class _Worker:
         self._back.acquire()
         spawn_thread("sim-pool", self._work)
 
-    def let_go_on(self) -> None:
+    def let_continue(self) -> None:
         """Return when it has handed over."""
         self._go.release()
         self._back.acquire()
 
     def hand_over(self) -> None:
-        """On the worker's own thread: return when it may go on."""
+        """On the worker's own thread: return when it may continue."""
         self._back.release()
         self._go.acquire()
 
@@ -92,7 +93,7 @@ class _Crew:
             next(iter(self.jobs)).process.end()
         for worker in self.idle:
             worker.job = None
-            worker.let_go_on()
+            worker.let_continue()
 
 
 _crews: list[_Crew] = []
@@ -133,7 +134,7 @@ class Job:
     )
 
     def __init__(self, process: Works, call: Callable[[], None]) -> None:
-        """Take the call, which begins with the first `go_on`."""
+        """Take the call, which begins with the first `proceed`."""
         assert _crews, "pools of simulated processes work within `in_pieces`"
         self._crew = _crews[-1]
         self._worker = self._crew.idle.pop() if self._crew.idle else _Worker()
@@ -147,27 +148,27 @@ class Job:
 
     # -- on the thread of the event loop --------------------------------------------------------
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         """Run until the next cut or the end; raises what ended the process in between."""
         crew = self._crew
-        assert crew.now is None, "a job lets another go on"
-        assert self in crew.jobs, "a job that has ended goes on"
+        assert crew.now is None, "a job lets another continue"
+        assert self in crew.jobs, "a job that has ended continues"
         crew.now = self
         self._turn += 1
-        self._worker.let_go_on()
+        self._worker.let_continue()
         crew.now = None
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
     def _due(self, turn: int) -> None:
-        if turn == self._turn:  # else it was let go on before
-            self.go_on()
+        if turn == self._turn:  # else it was let continue before
+            self.proceed()
 
     def abandon(self) -> None:
         """Its process has ended: end the call where it is."""
         if self in self._crew.jobs:
-            self.go_on()
+            self.proceed()
 
     # -- on its own thread ----------------------------------------------------------------------
 
@@ -193,16 +194,16 @@ class Job:
         if next_us is None or next_us > ends_us:
             timeline.now_us = ends_us
             return
-        self.go_on_at(ends_us)
+        self.proceed_at(ends_us)
         self._worker.hand_over()
 
-    def go_on_at(self, at_us: int) -> None:
-        """Be let go on at a moment, unless that happens before."""
+    def proceed_at(self, at_us: int) -> None:
+        """Be let continue at a moment, unless that happens before."""
         if not self.process.has_ended:
             self.process.timeline.at_process(at_us, self.process, self._due, self._turn)
 
     def wait(self, mutex: "SimMutex") -> None:
-        """Return when somebody lets it go on.
+        """Return when somebody lets it continue.
 
         Raises:
             ProcessEnded: the process is no more.
@@ -222,7 +223,7 @@ class Job:
         """
         assert not self.is_hurried, "the event loop would wait for itself"
         while not future.done():
-            future.add_done_callback(lambda _: self.go_on_at(self.process.timeline.now_us))
+            future.add_done_callback(lambda _: self.proceed_at(self.process.timeline.now_us))
             if not self.process.has_ended:
                 self._worker.hand_over()
             if self.process.has_ended:
@@ -232,7 +233,7 @@ class Job:
         """If the event loop waits, it is its turn now."""
         if self.is_hurried and not self.process.has_ended:
             self.is_hurried = False
-            self.go_on_at(self.process.timeline.now_us)
+            self.proceed_at(self.process.timeline.now_us)
             self._worker.hand_over()
 
 
@@ -262,19 +263,19 @@ class SimMutex:
         self._is_held, self._held_by = True, job
 
     def _hurry(self) -> None:
-        """Have the holder go on, uncut, until it has released what it holds, or waits itself."""
+        """Have the holder continue, uncut, until it has released what it holds, or waits itself."""
         holder = self._held_by
         assert holder is not None, "the event loop waits for itself"
         if holder.waits_for is not None and holder.waits_for._is_held:
             holder.waits_for._hurry()
         else:
             holder.is_hurried = True
-            holder.go_on()
+            holder.proceed()
 
     def __exit__(self, *_exc: object) -> None:
         holder, self._is_held, self._held_by = self._held_by, False, None
         waiting, self._waiting = self._waiting, []
         for job in waiting:
-            job.go_on_at(job.process.timeline.now_us)
+            job.proceed_at(job.process.timeline.now_us)
         if holder is not None:
             holder.has_released()

@@ -12,10 +12,10 @@ one of the states that a POSIX disk may have then (see `tests.support.sim.power_
 rng draw it, so that a seed replays it. What was below `root` when the disk was made counts as
 durable.
 
-A kill is the mild case (`kills`): the process ends, the machine goes on. What was written is there
-for the next process, and may be lost still by a later cut: the same disk serves both.
+A kill is the mild case (`kills`): the process ends, the machine continues. What was written is
+there for the next process, and may be lost still by a later cut: the same disk serves both.
 
-Nothing is read after the cut, either: a process that goes on in another thread must not take what
+Nothing is read after the cut, either: a process that continues in another thread must not take what
 the next one will find for its own. Files that something else writes below `root` (a library,
 another disk) are durable as they are when this disk first meets them; those it never meets are left
 alone. Writing through anything else to a file that this disk knows is not supported.

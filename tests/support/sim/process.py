@@ -172,7 +172,7 @@ class SimPool:
 
         def begin() -> None:
             if future.set_running_or_notify_cancel():
-                Job(process, call).go_on()
+                Job(process, call).proceed()
 
         process.later(process.timeline.now_us + wait(), begin)
         return future
@@ -244,7 +244,7 @@ class SimProcess:
             self.timeline.at_process(at_us, self, fn)
 
     def end(self) -> None:
-        """Nothing that was begun goes on."""
+        """Nothing that was begun continues."""
         self.life = 0
         self.disk.end()
         for job in list(self.jobs):

@@ -124,7 +124,7 @@ def kill_workers(stream: KilledStream) -> None:
             os.kill(pid, signal.SIGKILL)
     until(
         lambda: stream.is_over() or stream.count("commits") > batches,
-        "the stream goes on, or ends",
+        "the stream continues, or ends",
         deadline_s=400,
     )
 

@@ -16,7 +16,7 @@ from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata
 from rsm_plugins.settings import Setting, text
 
 CLASS_NAME = "tests.support.stores.hanging_store:HangingStore"
-LOOK_S = 0.02
+POLL_S = 0.02
 SLOW_CLOSE_S = 2.5
 """Longer than two reports of a tier about itself."""
 REFUSED = "the start is refused, as ordered"
@@ -63,7 +63,7 @@ class Orders:
         (self._directory / "hang-copies").touch()
 
     def let_copy(self) -> None:
-        """They go on, and hang no more."""
+        """They continue, and hang no more."""
         (self._directory / "hang-copies").unlink()
 
     def close_slowly(self) -> None:
@@ -101,7 +101,7 @@ class Orders:
 
     def _hang_while(self, order: Path) -> None:
         while order.exists():
-            threading.Event().wait(LOOK_S)
+            threading.Event().wait(POLL_S)
 
     def _hang(self, topic: str, partition: int) -> Path:
         return self._directory / f"hang-{topic}-{partition}"

@@ -1,7 +1,7 @@
 """The table of stores that speak only a part of S3: what each refuses, and what then holds.
 
 A line either keeps every promise of the contract, with the settings that it names, or breaks those
-that it names, with words of the store or a way out. Where a line comes from a store that is known
+that it names, with words of the store or a remedy. Where a line comes from a store that is known
 for it, its note says which.
 """
 

@@ -159,7 +159,7 @@ class S3Proxy:
         """Wait until the client closes its connection.
 
         Raises:
-            _Gone: it did, where a release would have been the other way to go on.
+            _Gone: it did, where a release would have been the other way to continue.
         """
         gone = asyncio.ensure_future(client.reader.read(1))
         waits: list[asyncio.Future[object]] = [gone]  # type: ignore[list-item]

@@ -26,7 +26,7 @@ from rlm.maintenance.manager import RemoteLogManager
 from rlm.maintenance.performer import World
 from rlm.plugin_calls import PluginCalls
 from rlm.telemetry import Telemetry
-from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL
+from rlm.workers import COPIER_POOL, EXPIRATION_POOL, VALIDATION_POOL
 from rlmm.memory import InMemoryRemoteLogMetadataManager
 from rsm_plugins.api import (
     RemoteResourceNotFoundError,
@@ -184,7 +184,7 @@ class BusyTier:
     ) -> None:
         ports = simulated(seed)
         self.clock, self.scheduler, self.rng = ports.clock, ports.scheduler, ports.rng
-        sizes = {COPIER_POOL: copiers, EXPIRATION_POOL: copiers, JUDGE_POOL: 1}
+        sizes = {COPIER_POOL: copiers, EXPIRATION_POOL: copiers, VALIDATION_POOL: 1}
         self.workers = TurnWorkers(ports.scheduler, sizes)
         self.store = SlowStore(partial(self.workers.pause, None), call_ms)
         self.metadata = InMemoryRemoteLogMetadataManager(ports.clock, ports.rng)

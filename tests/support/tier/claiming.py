@@ -31,10 +31,10 @@ def stop(pair: Pair) -> None:
     assert pair.ask(Stop(), 3_000).message == Ack()
 
 
-def red(pair: Pair) -> list[str]:
+def unhealthy(pair: Pair) -> list[str]:
     passes(pair, 1_000)
     health = next(each for each in reversed(pair.told) if isinstance(each, Health))
-    return [each.reason for each in health.red]
+    return [each.reason for each in health.unhealthy]
 
 
 def claims(pair: Pair) -> list[tuple[str, int | None]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from broker.replica.judgement import Judgement
+from broker.replica.validation import Validation
 from rlm.link.messages import (
     Ack,
     Connect,
@@ -266,7 +266,7 @@ class Machine:
         assert log.log_start_known
         assert log.log_start == log.checkpointed_log_start >= self.log_start_seen
         self.check_readable()
-        assert log.verdict is Judgement.SOUND
+        assert log.verdict is Validation.SOUND
         assert log.copied == log.segments[-1].base_offset - 1
         log.expire_local()
         self.check_readable()
@@ -329,7 +329,7 @@ class Life(Pair):
         """Nothing yet: the manager is made first."""
 
     def live(self, seconds: int = 4, *, down: bool = False) -> "Life":
-        """Start, own the partition, and go on for so long; raises where it dies.
+        """Start, own the partition, and continue for so long; raises where it dies.
 
         Args:
             seconds: on its own clock.
@@ -339,15 +339,15 @@ class Life(Pair):
         self.storage.down = down
         assert self.ask(Connect()).message == Ack()
         self.assign()
-        self.go_on(seconds)
+        self.proceed(seconds)
         return self
 
     def is_elected(self) -> None:
         """The broker names another leader epoch to the tier that runs."""
         self.assign()
-        self.go_on(4)
+        self.proceed(4)
 
-    def go_on(self, seconds: int) -> None:
+    def proceed(self, seconds: int) -> None:
         for _ in range(seconds * 2):
             self.scheduler.advance(500)
             self.pump()
@@ -375,15 +375,15 @@ class Life(Pair):
         machine.pairs += self.own_pairs
 
     @property
-    def is_red(self) -> bool:
+    def is_unhealthy(self) -> bool:
         """As health said last."""
         said = [each for each in self.told if isinstance(each, Health)]
-        return bool(said and said[-1].red)
+        return bool(said and said[-1].unhealthy)
 
     @property
     def reasons(self) -> list[str]:
         said = [each for each in self.told if isinstance(each, Health)]
-        return [each.reason for each in said[-1].red] if said else []
+        return [each.reason for each in said[-1].unhealthy] if said else []
 
     # -- what is checked where it happens
 
@@ -396,8 +396,8 @@ class Life(Pair):
     def may_write_store(self) -> None:
         found = claim_of(self.machine)
         must(found in self.machine.claimed, f"{found} is the claim of a copy, or of nobody")
-        must(self.machine.log.verdict is Judgement.SOUND, "the partition is red")
-        must("copied through" in self.steps.names, "the store is written before it is judged")
+        must(self.machine.log.verdict is Validation.SOUND, "the partition is unhealthy")
+        must("copied through" in self.steps.names, "the store is written before it is validated")
         self.must_be_owner()
 
     def must_be_owner(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from broker.replica.judgement import Judgement, Verdict, after
+from broker.replica.validation import Validation, Verdict, after
 from kafka_protocol.files import epoch_checkpoint, offset_index, producer_snapshot, time_index
 from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.records import build_batch
@@ -86,7 +86,7 @@ class SimulatedBroker:
         self.log_start_known = True
         self.has_no_entry = False
         self.chain_problem = ""
-        self.verdict: Verdict = Judgement.OPEN
+        self.verdict: Verdict = Validation.OPEN
         self.copied = -1
         self.last_stable: int | None = None
         self.truth: dict[tuple[int, int], bytes] = {}

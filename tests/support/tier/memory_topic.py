@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rlmm.red import NOT_RED, RedText
+from rlmm.health_text import HEALTHY, HealthText
 from rlmm.store import Position
 from rlmm.topic_based.topic_port import (
     Appended,
@@ -150,16 +150,16 @@ class MemoryPort:
             self._report(self.waiting.popleft(), AppendFailed("dropped by the test", maybe_written))
 
     def orphan_waiting(self) -> "MemoryPort":
-        """The writer dies; what it had sent goes on by itself. Returns a port that holds it."""
+        """The writer dies; what it had sent continues by itself. Returns a port that holds it."""
         ghost = MemoryPort(self._topic)
         ghost.held = ghost.silent = True
         ghost.waiting = deque(_Waiting(w.partition, w.value, None) for w in self.waiting)
         self.waiting.clear()
         return ghost
 
-    def refused(self) -> RedText:
+    def refused(self) -> HealthText:
         """See TopicPort; never."""
-        return NOT_RED
+        return HEALTHY
 
     def ask_end(self, partition: int, on_done: Callable[[int | None], None]) -> None:
         """See TopicPort; a deaf port is answered."""

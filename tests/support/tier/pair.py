@@ -101,7 +101,7 @@ class Pair:
         self.questions = 0
         self.connect_error: Exception | None = None  # of the metadata manager
         self.remover = remover
-        self.removal_red: tuple[str, ...] = ()
+        self.removal_reason: tuple[str, ...] = ()
         self.receiver = TierReceiver(
             self._plugins,
             lambda threads: self.workers,
@@ -149,7 +149,7 @@ class Pair:
             Deletions(self.storage, self.clock, config.delete_failing_ms, config.copy_max_ms),
             connect=self._connect,
             remover=self.remover,
-            red=lambda: self.removal_red,
+            unhealthy=lambda: self.removal_reason,
         )
 
     def _connect(self, client_settings: Mapping[str, str]) -> None:
@@ -176,11 +176,11 @@ class Pair:
         return future.result(0)
 
     def reasons(self) -> list[str]:
-        """Why health is red, a second later."""
+        """Why health is `red`, a second later."""
         self.scheduler.advance(1_000)
         self.pump()
         health = next(each for each in reversed(self.told) if isinstance(each, Health))
-        return [each.reason for each in health.red]
+        return [each.reason for each in health.unhealthy]
 
     def metrics_page(self, number: int = 1) -> str:
         """The tier's metrics as they cross the link."""
@@ -225,7 +225,7 @@ class Pair:
             read_committed=False,
             wait_ms=wait_ms,
             holder=holder or f"reader {self.questions}",
-            window_bytes=more.get("window_bytes", 0),
+            read_ahead_bytes=more.get("read_ahead_bytes", 0),
             at_follower=bool(more.get("at_follower", 0)),
         )
         return self.broker.ask(question)

@@ -18,7 +18,7 @@ def log(
     leader_epoch: int = 9,
     chain_problem: str = "",
     has_no_entry: bool = False,
-    unjudged_end: int = -1,
+    unvalidated_end: int = -1,
     adopted_epoch: int = -1,
 ) -> LogDescription:
     """Log start 0 unless told; `start=None`: it is not known."""
@@ -38,7 +38,7 @@ def log(
         log_end_offset=end,
         log_start_has_no_entry=has_no_entry,
         chain_problem=chain_problem,
-        unjudged_end=unjudged_end,
+        unvalidated_end=unvalidated_end,
         adopted_epoch=adopted_epoch,
     )
 

@@ -75,13 +75,16 @@ class Scene:
         return self.tier
 
     def pass_all(self) -> str:
-        """Take over; copy and expire unless that is red; the reason if something is red."""
+        """Take over; copy and expire unless that is unhealthy.
+
+        The reason if something is unhealthy.
+        """
         tier = self.tier
         tier.kill_at, tier.kill_before = self.kill_at, self.kill_before
-        red = tier.run(take_over()).red
-        if red:
-            return red
-        reds = [
+        unhealthy = tier.run(take_over()).unhealthy
+        if unhealthy:
+            return unhealthy
+        unhealthy_ones = [
             tier.run(
                 copy_pass(
                     PARTITION,
@@ -91,10 +94,10 @@ class Scene:
                     throttle_ms=lambda size: 0,
                     gate=StoreGate(),
                 )
-            ).red,
-            self._expire().red,
+            ).unhealthy,
+            self._expire().unhealthy,
         ]
-        return next((red for red in reds if red), "")
+        return next((unhealthy for unhealthy in unhealthy_ones if unhealthy), "")
 
     def _expire(self) -> PassResult:
         """A pass, and the next one where it goes on at once."""

@@ -1,4 +1,4 @@
-"""Pool threads that take turns on one manual clock: where one waits for the store, others go on.
+"""Pool threads that take turns on one manual clock: where one waits for the store, others continue.
 
 Only one thread runs at a time, and what wakes them are the clock's timers: each run is the same.
 """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CLUSTER = "c"
 COPY_MAX_MS = 30_000
-"""A copy that was given up is deleted for good after this."""
+"""A copy that was given up is deleted permanently after this."""
 PARTITION = TopicIdPartition(b"T" * 16, 0, "t")
 
 

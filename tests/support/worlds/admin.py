@@ -79,7 +79,7 @@ class MemoryNode:
 
 
 class Left:
-    """Descriptors that brokers have left; none reports anew.
+    """Descriptors that brokers have left; none reports again.
 
     Attributes:
         by_broker: those that are not in it have no bound.

@@ -40,7 +40,10 @@ class CrashDisk(PowerCutDisk):
     has_failed = False
 
     def break_directory(self, path: Path, *, after: int, stays: bool) -> None:
-        """From the operation number `after` on (from 0) it fails: for good, or in that one only."""
+        """From the operation number `after` on (from 0) it fails.
+
+        Permanently, or in that one only.
+        """
         self._broken, self._sound_left, self._stays = path, after, stays
         self.has_failed = False
 
@@ -58,7 +61,7 @@ class CrashDisk(PowerCutDisk):
         super().begin(operations, kills=kills)
         self.has_failed = False
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """All directories work."""
         self._broken, self.has_failed = None, False
 

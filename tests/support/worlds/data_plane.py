@@ -11,13 +11,19 @@ from typing import Any
 from msgspec import structs
 
 from broker.network.authentication import NO_AUTHENTICATION, PlainAuthenticator, Session
-from broker.network.registry import KEPT_FRAME_BYTES, Handler, InTurn, RawHandler, RequestContext
+from broker.network.registry import (
+    KEPT_FRAME_BYTES,
+    Handler,
+    OrderedAnswer,
+    RawHandler,
+    RequestContext,
+)
 from broker.remote.config import TIER_PRINCIPAL
 from broker.replica.followers import Leader
 from broker.replica.hosting import ControllerRequests
-from broker.replica.judgement import JudgementTally
 from broker.replica.leading import Leading
 from broker.replica.manager import ReplicaManager
+from broker.replica.validation import ValidationTally
 from kafka_protocol.records.records import Record, build_batch, iter_records
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire import codec
@@ -53,7 +59,7 @@ class World:
         ports = self.ports = simulated(7, clock=ManualClock(NOW_MS), disk=self.disk, pool=self.pool)
         self.clock, self.scheduler, self.rng = ports.clock, ports.scheduler, ports.rng
         self.metrics = ports.metrics
-        self.judgements = JudgementTally(self.clock)
+        self.validations = ValidationTally(self.clock)
         self.logs = LogManager([self.directory], self.config_for, ports)
         self.logs.load()
         self.brokers: dict[int, BrokerImage] = {}
@@ -69,7 +75,7 @@ class World:
             node_id=self.node_id,
             config_for=self.config_for,
             ports=ports,
-            judgements=self.judgements if self.has_tier else None,
+            validations=self.validations if self.has_tier else None,
             requests=ControllerRequests(leading=self.leading),
         )
 
@@ -166,7 +172,7 @@ def start(
         answer = handler.raw(asked, memoryview(frame), 0)
     else:
         answer = handler.handle(asked, message.decode(frame, version)[0])
-    if isinstance(answer, InTurn):
+    if isinstance(answer, OrderedAnswer):
         if len(frame) <= KEPT_FRAME_BYTES:
             frame[:] = bytes(len(frame))
         return _served(answer)
@@ -174,15 +180,15 @@ def start(
     return answer
 
 
-async def _served(in_turn: InTurn) -> Any:
-    """As the network does it: it is counted first; what goes on does so without its client."""
+async def _served(in_turn: OrderedAnswer) -> Any:
+    """As the network does it: it is counted first; what continues does so without its client."""
     if in_turn.count is not None:
         in_turn.count()
     serving = asyncio.ensure_future(in_turn.serve(in_turn))
     try:
         return await asyncio.shield(serving)
     except asyncio.CancelledError:
-        if not in_turn.goes_on:
+        if not in_turn.continues:
             serving.cancel()
         raise
 

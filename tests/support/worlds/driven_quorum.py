@@ -165,7 +165,7 @@ class DrivenNode:
     def on_high_watermark(self, offset: int) -> None:
         self.committed.append(offset)
 
-    def on_turn_awaited(self) -> None:
+    def on_append_awaited(self) -> None:
         assert self.driver is not None
         self.driver.take_turn()  # nothing else waits here
 

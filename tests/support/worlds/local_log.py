@@ -99,11 +99,11 @@ def refused(directory: Path, **known: object) -> RefusalFacts:
     with pytest.raises(LogRefused) as error:
         open_log(directory, **known)
     assert files_of(directory) == before
-    assert "tidemark log accept orders 0" in error.value.way_out
+    assert "tidemark log accept orders 0" in error.value.remedy
     return error.value.facts
 
 
 def accept(directory: Path, facts: RefusalFacts) -> None:
     """Take a log as it is, as a person does."""
     known = read_accepted(Disk(), directory)
-    write_accepted(Disk(), directory, replace(known, judgement=facts))
+    write_accepted(Disk(), directory, replace(known, validation=facts))

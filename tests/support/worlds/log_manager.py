@@ -14,7 +14,7 @@ from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.log.partition_log import PartitionLog
 from local_log.manager.log_dirs import LogManager
-from local_log.manager.placement import WantedReplica
+from local_log.manager.placement import TargetReplica
 from runtime.disk import Disk, OpenFile
 from runtime.executors import Pool
 from tests.support.sim.clock import ManualClock
@@ -54,7 +54,7 @@ class Host:
     dirs: int = 1
     disk: Disk = field(default_factory=QuickDisk)
     config: LogConfig = SMALL
-    wanted: dict[TopicPartition, WantedReplica] | None = None
+    wanted: dict[TopicPartition, TargetReplica] | None = None
 
     def __post_init__(self) -> None:
         self.ports = simulated(clock=ManualClock(NOW_MS))
@@ -89,12 +89,12 @@ class Host:
         """From the next start on the metadata know these, in directory `index`."""
         self.wanted = self.wanted or {}
         for tp in partitions:
-            self.wanted[tp] = WantedReplica(IDS[tp.topic], tp.partition, self.id_of(index))
+            self.wanted[tp] = TargetReplica(IDS[tp.topic], tp.partition, self.id_of(index))
 
     def unassign(self, *partitions: TopicPartition) -> None:
         self.wanted = self.wanted or {}
         for tp in partitions:
-            self.wanted[tp] = WantedReplica(IDS[tp.topic], tp.partition, None)
+            self.wanted[tp] = TargetReplica(IDS[tp.topic], tp.partition, None)
 
     def directory(self, tp: TopicPartition = ORDERS, index: int = 0) -> Path:
         return self.paths[index] / f"{tp.topic}-{tp.partition}"

@@ -34,15 +34,15 @@ def steps_of(move: LogMove) -> list[Step]:
 
 
 def swapped_in(manager: LogManager, move: LogMove) -> PartitionLog:
-    """Copy the rest and let the copy take the place of the log; the log that goes on."""
+    """Copy the rest and let the copy take the place of the log; the log that continues."""
     old = move.log
     old.roll()
-    old.loan.lend(truncates=True)
+    old.lease.grant(truncates=True)
     try:
         swap = manager.plan_swap(manager.moves.finish(move, steps_of(move)))
         new = manager.take_swapped(swap, swap.carry_out())
     finally:
-        old.loan.take_back()
+        old.lease.take_back()
     if not isinstance(new, PartitionLog):
         raise new
     return new

@@ -9,9 +9,9 @@ from typing import Any
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from broker.network.registry import RequestContext
 from broker.replica.hosting import ControllerRequests
-from broker.replica.judgement import JudgementTally
 from broker.replica.manager import ReplicaManager
-from broker.replica.wanted import found_replicas, refused_replicas, wanted_replica
+from broker.replica.target_replica import found_replicas, refused_replicas, target_replica
+from broker.replica.validation import ValidationTally
 from broker.topics.cluster import ClusterView
 from kafka_protocol.files.meta_properties import (
     META_PROPERTIES,
@@ -85,7 +85,7 @@ class OneBroker:
         is_missing_some = bool(list(missing))
         image = self.image
         self.logs.load(
-            lambda tp: wanted_replica(
+            lambda tp: target_replica(
                 image, NODE, tp, is_missing_some=is_missing_some, has_tier=has_tier
             )
         )
@@ -95,7 +95,7 @@ class OneBroker:
             config_for=self.config_for,
             ports=self.ports,
             requests=ControllerRequests(assign=self._asked),
-            judgements=JudgementTally(self.ports.clock) if has_tier else None,
+            validations=ValidationTally(self.ports.clock) if has_tier else None,
         )
         self.replicas.hosting.is_missing_some = is_missing_some
         for index in failing:

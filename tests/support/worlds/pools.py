@@ -84,6 +84,6 @@ class HeldPool:
 
 
 async def turns(count: int = 50) -> None:
-    """Let everything that is ready on the loop go on."""
+    """Let everything that is ready on the loop continue."""
     for _ in range(count):
         await asyncio.sleep(0)

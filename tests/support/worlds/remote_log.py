@@ -20,7 +20,7 @@ SOUND = CopiedThrough(*NAMES, -1, -1, -1, 0)
 
 
 def lost(loss: Loss) -> LossFound:
-    """The tier's judgement that something is lost."""
+    """The tier's validation that something is lost."""
     return LossFound(*NAMES, loss)
 
 
@@ -32,14 +32,14 @@ def from_10(world: World, **config: bool) -> None:
 
 
 class AtOnce(ManualScheduler):
-    """Nobody waits: what is to come later comes at the next turn of the loop."""
+    """Nobody waits: what is to come later comes at the next iteration of the loop."""
 
     def call_later(self, delay_ms: float, fn: Callable[[], object]) -> asyncio.Handle:
         return asyncio.get_running_loop().call_soon(fn)
 
 
 def impatient(world: World) -> Holding:
-    """Judgements are waited for no longer than a turn of the loop."""
+    """Validations are waited for no longer than an iteration of the loop."""
     return Holding(world.clock, AtOnce(world.clock))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.remote.reads import RemoteRead, RemoteReads
 from broker.replica.errors import ReplicaNotAvailable
-from broker.replica.judgement import Judgement, Verdict
+from broker.replica.validation import Validation, Verdict
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log.config import LogConfig
@@ -63,7 +63,7 @@ class Hosted:
     is_leader: bool = True
     is_internal: bool = False
     deleted: bool = False
-    verdict: Verdict = Judgement.SOUND
+    verdict: Verdict = Validation.SOUND
     refusal: KafkaError | None = None
     visible: int = 90
 

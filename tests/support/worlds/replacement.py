@@ -29,9 +29,9 @@ EMPTY = f"{5000:020d}"
 def swapped(manager: LogManager, beginning: NewBeginning = BEGINNING) -> PartitionLog:
     swap = manager.plan_swap(manager.build_future(ORDERS, beginning))
     old = swap.future.replaces
-    old.loan.lend(truncates=True)
+    old.lease.grant(truncates=True)
     new = manager.take_swapped(swap, swap.carry_out())
-    old.loan.take_back()
+    old.lease.take_back()
     assert isinstance(new, PartitionLog)
     return new
 

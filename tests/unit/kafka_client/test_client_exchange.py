@@ -327,7 +327,7 @@ def test_reading_stops_while_the_receiver_is_behind() -> None:
     for _ in range(4):
         side.ask(read=None, timeout_ms=100_000)
     resumed: list[int] = []
-    side.exchange.on_room = lambda: resumed.append(side.exchange.held_bytes)
+    side.exchange.on_capacity = lambda: resumed.append(side.exchange.held_bytes)
     rest = side.receive(b"".join(cluster(number) for number in range(1, 5)))
     assert side.exchange.held_bytes == 2 * size
     assert len(rest) == 2 * size + 4 - 4, "of the third only the head was read"

@@ -26,7 +26,7 @@ def fetched(_: int, version: int, number: int) -> bytes:
 
 
 class Counted(Exchange):
-    """Notes what each turn of the loop receives."""
+    """Notes what each iteration of the loop receives."""
 
     most, turns = 0, 0
 

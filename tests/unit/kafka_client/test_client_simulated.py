@@ -169,7 +169,7 @@ class Socket:
         """Nobody is asked."""
 
     def receive(self) -> None:
-        """As one turn of the loop."""
+        """As one iteration of the loop."""
         room = self.receiver.buffer()
         count = min(len(room), len(self.bytes))
         room[:count], self.bytes = self.bytes[:count], self.bytes[count:]

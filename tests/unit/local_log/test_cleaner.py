@@ -11,7 +11,7 @@ import pytest
 
 from kafka_protocol.types import TopicPartition
 from local_log.cleaner import cleaner as cleaner_module
-from local_log.cleaner.cleaner import LogCleaner, NotedLog, look_at
+from local_log.cleaner.cleaner import LogCleaner, NotedLog, check_logs
 from local_log.cleaner.log_pass import Group, Job
 from local_log.cleaner.policy import Range
 from local_log.cleaner.process import Answer, WorkerLostError
@@ -145,7 +145,7 @@ def test_a_log_that_cannot_be_read_does_not_keep_the_others_waiting(world: World
     assert world.cleaner._retries == {}, "the next failure is the first one again"
 
 
-@pytest.mark.parametrize("kind", ["truncated", "deleted", "begun anew"])
+@pytest.mark.parametrize("kind", ["truncated", "deleted", "begun again"])
 @pytest.mark.parametrize("answers", [0, 1, 2])
 def test_a_pass_over_a_log_that_changed_meanwhile_is_thrown_away(
     world: World, kind: str, answers: int
@@ -268,7 +268,7 @@ def test_a_truncation_between_the_look_and_the_pass_is_seen(
     seen = list[int]()
 
     def cut_after(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range | OSError]]:
-        found = look_at(some, now_ms)
+        found = check_logs(some, now_ms)
         if not seen:
             seen.append(log.segments.all[0].size_bytes)
             truncate_to(log, 2)
@@ -276,7 +276,7 @@ def test_a_truncation_between_the_look_and_the_pass_is_seen(
             commit(log)
         return found
 
-    monkeypatch.setattr(cleaner_module, "look_at", cut_after)
+    monkeypatch.setattr(cleaner_module, "check_logs", cut_after)
     world.cleaner.start()
     assert seen
     assert world.worker.jobs == [], "only the active segment is left"
@@ -314,14 +314,14 @@ def test_what_was_made_of_other_segments_is_not_taken(world: World) -> None:
 def test_one_look_serves_many_passes_unless_it_is_old(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, look = list[int](), LogCleaner._look
+    looks, look = list[int](), LogCleaner._find_due
 
     def count(cleaner: LogCleaner) -> Work[list[PartitionLog]]:
         due = yield from look(cleaner)
         looks.append(len(due))
         return due
 
-    monkeypatch.setattr(LogCleaner, "_look", count)
+    monkeypatch.setattr(LogCleaner, "_find_due", count)
     monkeypatch.setattr(cleaner_module, "SLICE_LOGS", 2)
     logs = [world.log(f"t{number}") for number in range(5)]
     for log in logs:
@@ -330,7 +330,7 @@ def test_one_look_serves_many_passes_unless_it_is_old(
     assert looks == [5, 0]
     for log in logs:
         assert world.checkpoint(log.topic_partition) == log.segments.all[-1].base_offset
-    monkeypatch.setattr(cleaner_module, "LOOK_MAX_MS", 0)
+    monkeypatch.setattr(cleaner_module, "CHECK_MAX_MS", 0)
     for each in world.logs.all():
         fill(each, 30)
     world.ports.scheduler.advance(2000)
@@ -373,11 +373,11 @@ def test_a_log_whose_files_go_while_it_is_looked_at_is_no_error(
     unread(world, log)
 
     def cut(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range | OSError]]:
-        found = look_at(some, now_ms)
+        found = check_logs(some, now_ms)
         truncate_fully_and_start_at(log, 100)
         return found
 
-    monkeypatch.setattr(cleaner_module, "look_at", cut)
+    monkeypatch.setattr(cleaner_module, "check_logs", cut)
     world.cleaner.start()
     assert world.disk.has_failed
     assert world.cleaner.unread == []

@@ -133,10 +133,10 @@ class SlowDisk(Disk):
     """An fsync returns when the test lets it."""
 
     def __init__(self) -> None:
-        self.goes_on = threading.Event()
+        self.continues = threading.Event()
 
     def fsync(self, file: OpenFile) -> None:
-        assert self.goes_on.wait(30)
+        assert self.continues.wait(30)
         super().fsync(file)
 
 
@@ -153,8 +153,8 @@ def test_it_says_that_it_is_there_while_it_waits_for_a_disk(
     alive = [decode_answer(next(lines)) for _ in range(50)]
     assert {type(answer) for answer in alive} == {Alive}
     assert {answer.number for answer in alive} == {1}
-    assert not disk.goes_on.is_set(), "all that was said while the fsync lasts"
-    disk.goes_on.set()
+    assert not disk.continues.is_set(), "all that was said while the fsync lasts"
+    disk.continues.set()
     assert any(isinstance(decode_answer(line), Done) for line in lines)
     lines.close()
     ours.close()
@@ -259,7 +259,7 @@ def test_it_ends_with_the_broker_and_not_only_when_it_is_done(tmp_path: Path) ->
     its.close()
 
 
-def test_it_keeps_to_its_rate_and_counts_that_it_goes_on(tmp_path: Path) -> None:
+def test_it_keeps_to_its_rate_and_counts_that_it_continues(tmp_path: Path) -> None:
     class WaitingLink(Link):
         """Waits by moving the clock."""
 

@@ -51,7 +51,7 @@ def test_producers_that_come_and_go_between_two_turns_hide_no_others(seed: int) 
     new = 1000
     while last.take(rng.randrange(1, 9)):
         gone = [one for one in rng.sample(range(60), 4) if rng.random() < 0.5]
-        for _ in range(rng.randrange(3) * rng.randrange(40)):  # the table is made anew, too
+        for _ in range(rng.randrange(3) * rng.randrange(40)):  # the table is made again, too
             append(states, new, new)
             new += 1
         states.expire(2_000, 100, gone)
@@ -71,9 +71,9 @@ def test_a_pass_knows_all_producers_of_its_log_gathered_in_turns(
 
     def count(last: LastBatches, some: int) -> bool:
         before = len(last.packed)
-        goes_on = take(last, some)
+        continues = take(last, some)
         sizes.append(len(last.packed) - before)
-        return goes_on
+        return continues
 
     monkeypatch.setattr(LastBatches, "take", count)
     log = world.log()
@@ -100,10 +100,10 @@ def test_a_truncation_between_two_turns_ends_the_pass(
     fill(log, 30)
 
     def cut(last: LastBatches, some: int) -> bool:
-        goes_on = take(last, some)
+        continues = take(last, some)
         if not cuts:
             cuts.append(truncate_to(log, 10))
-        return goes_on
+        return continues
 
     cuts, segments = list[object](), list[int]()
     monkeypatch.setattr(LastBatches, "take", cut)

@@ -100,7 +100,7 @@ def test_bad_input(row, tmp_path):
         log.append_as_leader(make(), leader_epoch=0, now_ms=NOW_MS)
     assert refused.value.code == code
     assert (log.log_end_offset, log.size_bytes) == (1, size)
-    assert append(log).first_offset == 1  # and the log goes on
+    assert append(log).first_offset == 1  # and the log continues
 
 
 def test_batch_larger_than_a_segment_is_refused(tmp_path):

@@ -80,7 +80,7 @@ def _drop_below(log, offset):
     retain(log, NOW_MS)
 
 
-def test_look_up_by_time_goes_on_when_the_segment_it_reads_is_dropped(tmp_path, disk):
+def test_look_up_by_time_continues_when_the_segment_it_reads_is_dropped(tmp_path, disk):
     log = _reopened(tmp_path, disk)
     start = log.segments.all[3].base_offset
     disk.on_touch(".timeindex", lambda: _drop_below(log, start))
@@ -152,7 +152,7 @@ def test_segment_dropped_while_it_is_opened_for_copying_is_refused(tmp_path, dis
 
 
 @pytest.mark.parametrize("suffix", [".snapshot", ".index"])
-def test_segment_that_is_mended_for_a_copy_leaves_the_next_log_of_that_name_alone(
+def test_segment_that_is_repaired_for_a_copy_leaves_the_next_log_of_that_name_alone(
     tmp_path, disk, suffix
 ):
     manager = LogManager(
@@ -167,13 +167,13 @@ def test_segment_that_is_mended_for_a_copy_leaves_the_next_log_of_that_name_alon
     damaged.unlink()
     made = []
 
-    def begin_anew():
+    def restart():
         manager.delete(ORDERS)
         new = manager.create(*ORDERS, b"2" * 16)
         append(new, producer_id=7, producer_epoch=0, base_sequence=0)
         made.append((new, {path: path.read_bytes() for path in new.directory.iterdir()}))
 
-    disk.on_touch(damaged.name, begin_anew)
+    disk.on_touch(damaged.name, restart)
     with pytest.raises(LogClosed):
         tier_segments.open_segment(log, 0)
     [(new, files)] = made
@@ -191,16 +191,16 @@ def test_look_up_in_a_deleted_log_does_not_answer_from_the_next_one_of_its_name(
     log.roll(NOW_MS)
     log.flush()
 
-    def begin_anew():
+    def restart():
         manager.delete(ORDERS)
         append(manager.create(*ORDERS, b"2" * 16), at_ms=NOW_MS + 1000)
 
-    disk.on_touch(".log", begin_anew)
+    disk.on_touch(".log", restart)
     with pytest.raises(LogClosed):
         lookups.offset_for_timestamp(log, NOW_MS)
 
 
-def test_segment_that_is_asked_for_twice_at_once_is_mended_twice(tmp_path):
+def test_segment_that_is_asked_for_twice_at_once_is_repaired_twice(tmp_path):
     """A tier that waited in vain asks again, while the thread is still at work."""
     pool = make_pool("open", 2)
     for number in range(10):
@@ -216,7 +216,7 @@ def test_segment_that_is_asked_for_twice_at_once_is_mended_twice(tmp_path):
     pool.shutdown()
 
 
-def test_a_truncation_does_not_wait_for_a_file_that_is_mended(tmp_path, monkeypatch):
+def test_a_truncation_does_not_wait_for_a_file_that_is_repaired(tmp_path, monkeypatch):
     log, pool, began = filled(tmp_path, 60, config=SMALL), make_pool("loop", 1), []
     (log.directory / f"{0:020}.index").unlink()
     write = Disk.atomic_write

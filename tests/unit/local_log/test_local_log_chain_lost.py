@@ -135,7 +135,7 @@ def test_chain_is_clipped_on_disk_only_after_the_log_start_could_be_checkpointed
     assert again.epochs.entries()[0].start_offset == 30
 
 
-def test_chain_that_lags_behind_the_batches_goes_on(tmp_path):
+def test_chain_that_lags_behind_the_batches_continues(tmp_path):
     log = _with_epochs(tmp_path)
     log.close(clean=False)
     _spoil(tmp_path, b"0\n1\n0 0\n")

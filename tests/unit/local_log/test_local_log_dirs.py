@@ -89,7 +89,7 @@ def test_a_life_ended_cleanly_only_where_every_directory_says_so(tmp_path, secon
 def test_a_killed_process_has_lost_nothing_while_its_machine_ran_on(tmp_path, old, new, epoch):
     broker = Broker(tmp_path, dirs=2)
     manager = broker.start()
-    manager.note_running_life(42, b"i" * 16)
+    manager.note_running_incarnation(42, b"i" * 16)
     manager.close(clean=False)
     life = broker.paths[1] / "tidemark.running-life"
     life.write_text(life.read_text().replace(old, new))
@@ -100,7 +100,7 @@ def test_a_directory_that_failed_may_have_lost_records_though_the_machine_runs_o
     """After an fsync that failed the pages count as written, and a kill would look like any."""
     broker = Broker(tmp_path, dirs=2)
     manager = broker.start()
-    manager.note_running_life(42, b"i" * 16)
+    manager.note_running_incarnation(42, b"i" * 16)
     manager.fail(manager.dirs[1], OSError(errno.EIO, "disk"))
     manager.close(clean=False)
     manager = broker.start()

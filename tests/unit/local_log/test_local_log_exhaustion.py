@@ -1,4 +1,4 @@
-"""Without descriptors or memory a question fails, the log and its directory go on.
+"""Without descriptors or memory a question fails, the log and its directory continue.
 
 What an append left behind where it failed is as if it had never been.
 """
@@ -246,7 +246,7 @@ def test_a_directory_that_could_not_be_loaded_whole_is_offline(tmp_path: Path) -
     disk = ExhaustedDisk()
     disk.fail(["open_append"], error=errno.EMFILE)
     manager = manager_of(tmp_path, disk)
-    assert not manager.online_dirs(), "a log that was not opened must not be made anew"
+    assert not manager.online_dirs(), "a log that was not opened must not be made again"
     manager.close()
 
 

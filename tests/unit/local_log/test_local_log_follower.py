@@ -293,18 +293,18 @@ def test_the_epoch_of_the_last_committed_record_stays_when_that_is_deleted(tmp_p
 
 
 @pytest.mark.parametrize(("tiered", "kept"), [(True, [(3, 1), (5, 2)]), (False, [(5, 3)])])
-def test_what_was_here_before_a_leader_came_is_known_until_its_log_is_judged(
+def test_what_was_here_before_a_leader_came_is_known_until_its_log_is_validated(
     tmp_path, tiered, kept
 ):
     log = open_log(tmp_path, config=with_config(remote_storage_enable=tiered))
     take(log, given(0, 2, epoch=3))
-    log.unjudged_end = 2
+    log.unvalidated_end = 2
     take(log, given(2, 2, epoch=5))
     log.update_high_watermark(4)
     log.raise_log_start(4)
     log.clip_chain(4)
     assert chain_of(log) == kept
-    log.unjudged_end = -1
+    log.unvalidated_end = -1
     log.clip_chain(4)
     assert chain_of(log) == [(5, 3)]
 
@@ -368,24 +368,25 @@ def test_high_watermark_is_not_above_the_end_after_a_truncation(tmp_path):
     assert log.high_watermark == log.log_end_offset <= 20
 
 
-# -- lent -----------------------------------------------------------------------------------------
+# -- leased
+# -----------------------------------------------------------------------------------------
 
 
 def test_log_that_is_cut_on_a_pool_thread_is_not_read(tmp_path):
     log = filled(tmp_path)
-    log.loan.lend(truncates=True)
+    log.lease.grant(truncates=True)
     with pytest.raises(LogIsTruncated) as refused:
         log.read(0, 100)
     assert refused.value.code == ErrorCode.REPLICA_NOT_AVAILABLE
     with pytest.raises(LogIsTruncated):
         log.aborted_transactions(0, 10)
-    log.loan.take_back()
+    log.lease.take_back()
     assert log.read(0, 1000).size_bytes
 
 
 def test_log_that_is_lent_for_an_append_is_read(tmp_path):
     log = filled(tmp_path)
-    log.loan.lend(truncates=False)
+    log.lease.grant(truncates=False)
     assert log.read(0, 1000).size_bytes
 
 
@@ -393,43 +394,43 @@ def test_waiting_fetches_look_again_when_a_truncated_log_is_back(tmp_path):
     log, looked = filled(tmp_path), []
     log.changed = lambda: looked.append(log.log_end_offset)
     pool = make_pool("cut", 1)
-    log.loan.lend(truncates=True)
+    log.lease.grant(truncates=True)
     pool.submit(truncate_to, log, 20).result(timeout=30)
     assert looked == []
-    log.loan.take_back()
+    log.lease.take_back()
     assert looked == [log.log_end_offset]
     pool.shutdown()
 
 
 def test_log_is_lent_once_at_a_time_and_not_closed(tmp_path):
     log = filled(tmp_path)
-    log.loan.lend(truncates=False)
+    log.lease.grant(truncates=False)
     with pytest.raises(AssertionError):
-        log.loan.lend(truncates=True)
+        log.lease.grant(truncates=True)
     with pytest.raises(AssertionError):
         log.close()
-    log.loan.take_back()
+    log.lease.take_back()
     with pytest.raises(AssertionError):
-        log.loan.take_back()
+        log.lease.take_back()
     log.close()
 
 
 def test_those_that_wait_for_a_log_get_it_one_after_the_other(tmp_path):
-    loan, got = open_log(tmp_path).loan, []
-    loan.when_here(lambda: got.append("at once"))
-    loan.lend(truncates=False)
-    loan.when_here(lambda: (got.append("lends"), loan.lend(truncates=True)))
-    loan.when_here(lambda: got.append("behind it"))
+    lease, got = open_log(tmp_path).lease, []
+    lease.when_here(lambda: got.append("at once"))
+    lease.grant(truncates=False)
+    lease.when_here(lambda: (got.append("lends"), lease.grant(truncates=True)))
+    lease.when_here(lambda: got.append("behind it"))
     assert got == ["at once"]
-    loan.take_back()
-    assert (got, loan.is_lent) == (["at once", "lends"], True)
-    loan.take_back()
+    lease.take_back()
+    assert (got, lease.is_leased) == (["at once", "lends"], True)
+    lease.take_back()
     assert got == ["at once", "lends", "behind it"]
 
 
 def test_nothing_that_the_loop_does_by_itself_touches_a_lent_log(tmp_path):
     log = filled(tmp_path)
-    log.loan.lend(truncates=False)
+    log.lease.grant(truncates=False)
     assert not log.roll_if_due(NOW_MS + 10**12)
     with pytest.raises(AssertionError):
         retain(log, NOW_MS + 10**12)

@@ -448,13 +448,13 @@ def test_a_pass_that_closes_many_segments_lets_others_on_the_loop_between(tmp_pa
 
 def test_a_log_that_a_hanging_disk_has_keeps_no_other_from_its_turn(tmp_path: Path) -> None:
     logs = [filled(tmp_path / f"{number}", config=EXPIRES) for number in range(3)]
-    logs[0].loan.lend(truncates=False)
+    logs[0].lease.grant(truncates=False)
     over: list[bool] = []
     passes = _passes(InlinePool(), ManualScheduler(ManualClock(NOW_MS)))
     passes.run(logs, LATER_MS, ended=lambda: over.append(True))
     assert [len(log.segments.all) == 1 for log in logs] == [False, True, True]
     assert not over
-    logs[0].loan.take_back()
+    logs[0].lease.take_back()
     assert [len(log.segments.all) == 1 for log in logs] == [True, True, True]
     assert over
 

@@ -1,6 +1,6 @@
 """Where a life of the broker began is told by the log, whenever it was killed or lost power.
 
-The tier holds what earlier lives announced against it (docs/decisions/before-the-judgement.md).
+The tier holds what earlier lives announced against it (docs/decisions/before-the-validation.md).
 """
 
 from contextlib import suppress

@@ -12,7 +12,7 @@ import pytest
 
 from kafka_protocol.types import TopicPartition
 from local_log.errors import LoadStopped
-from local_log.manager.load_run import SAY_EVERY_MS, LoadRun
+from local_log.manager.load_run import LOG_EVERY_MS, LoadRun
 from local_log.manager.loading import Loaded
 from local_log.manager.log_dirs import LogManager
 from local_log.segment import reading as segment_reading
@@ -271,7 +271,7 @@ def test_a_long_run_says_in_the_log_how_far_it_is(
     caplog.set_level("INFO")
     killed = Killed(tmp_path, pools)
     run = killed.manager().load_run(
-        lambda _tp: killed.host.clock.advance(SAY_EVERY_MS // 2)  # type: ignore[func-returns-value]
+        lambda _tp: killed.host.clock.advance(LOG_EVERY_MS // 2)  # type: ignore[func-returns-value]
     )
     run.run()
     said = [one.getMessage() for one in caplog.records if one.getMessage().startswith("recovering")]

@@ -19,7 +19,7 @@ from local_log.manager.log_dir import (
     RECOVERY_POINTS,
     UNKNOWN,
 )
-from local_log.manager.placement import WantedReplica
+from local_log.manager.placement import TargetReplica
 from runtime.disk import Disk, OpenFile
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
 from tests.support.sim.rng import SeededRng
@@ -192,7 +192,7 @@ def refuse(host: Host) -> None:
     (host.directory() / "partition.metadata").write_bytes(dump_partition_metadata(b"x" * 16))
 
 
-def mend(host: Host) -> None:
+def repair(host: Host) -> None:
     (host.directory() / SIDECAR).unlink(missing_ok=True)
     metadata = dump_partition_metadata(IDS["orders"])
     (host.directory() / "partition.metadata").write_bytes(metadata)
@@ -210,7 +210,7 @@ def test_entries_of_an_offline_partition_survive_rewrites_and_restarts(tmp_path:
         assert {name: host.checkpoint(name)[ORDERS] for name in WRITTEN} == before
         manager.close(clean=clean)
         assert {name: host.checkpoint(name)[ORDERS] for name in WRITTEN} == before
-    mend(host)
+    repair(host)
     log = host.start().get(ORDERS)
     assert log is not None
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (30, 60, 60)
@@ -227,7 +227,7 @@ def test_a_lost_recovery_point_of_an_offline_partition_stays_unknown(tmp_path: P
         checkpoint_all(manager)
         manager.close()
         assert host.checkpoint(RECOVERY_POINTS) == {ORDERS: UNKNOWN, BILLS: 60}
-    mend(host)
+    repair(host)
     manager = host.start()
     log = manager.get(ORDERS)
     assert log is not None
@@ -439,7 +439,7 @@ def test_no_power_cut_in_a_retention_pass_makes_a_hole(tmp_path: Path) -> None:
         shutil.copytree(base, root)
         disk = PowerCutDisk(root, SeededRng(cut), operations=cut)
         host = Host(root, disk=disk, config=with_config(retention_ms=1000))
-        host.wanted = {ORDERS: WantedReplica(IDS["orders"], 0, host.id_of(0))}
+        host.wanted = {ORDERS: TargetReplica(IDS["orders"], 0, host.id_of(0))}
         is_done = False
         try:
             manager = host.start()

@@ -16,7 +16,7 @@ from local_log.errors import KafkaStorageError
 from local_log.manager.creation import NewLog
 from local_log.manager.log_dir import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from local_log.manager.log_dirs import LogManager
-from local_log.manager.placement import WantedReplica
+from local_log.manager.placement import TargetReplica
 from runtime.disk import Disk
 from runtime.executors import make_pool
 from tests.support.rounds import rounds
@@ -112,7 +112,7 @@ def test_files_that_are_there_are_never_taken_for_a_new_log(tmp_path: Path) -> N
     host = Host(tmp_path)
     (log,) = make(host.start(), ORDERS)
     log.close()
-    host.wanted = {ORDERS: WantedReplica(IDS["orders"], 1, host.id_of(0))}  # another partition
+    host.wanted = {ORDERS: TargetReplica(IDS["orders"], 1, host.id_of(0))}  # another partition
     manager = host.start()
     before = record_bytes(tmp_path)
     with pytest.raises(KafkaStorageError):
@@ -137,7 +137,7 @@ def test_records_that_could_not_be_renamed_away_are_not_those_of_the_next_topic(
         manager.create(*ORDERS, NEW_ID)
     assert record_bytes(tmp_path) == before
     manager.close(clean=False)
-    host.wanted = {ORDERS: WantedReplica(NEW_ID, 0, None, was_never_served=True)}
+    host.wanted = {ORDERS: TargetReplica(NEW_ID, 0, None, was_never_served=True)}
     assert host.start().create(*ORDERS, NEW_ID).log_end_offset == 0
     assert record_bytes(tmp_path) == before
 
@@ -204,9 +204,9 @@ def test_no_power_cut_lets_a_new_topic_meet_what_was_known_of_the_old_one(tmp_pa
         host = Host(root)
         is_done = replaced_until_the_cut(host, cuts)
         after = host.manager(Disk())
-        new_in_a = WantedReplica(NEW_ID, 0, host.id_of(0))
-        wanted = new_in_a if is_done else WantedReplica(NEW_ID, 0, None)
-        bills = WantedReplica(IDS["bills"], 0, host.id_of(0))
+        new_in_a = TargetReplica(NEW_ID, 0, host.id_of(0))
+        wanted = new_in_a if is_done else TargetReplica(NEW_ID, 0, None)
+        bills = TargetReplica(IDS["bills"], 0, host.id_of(0))
         after.load({ORDERS: wanted, BILLS: bills}.get)
         after.set_aside()
         assert after.refused == {}, cuts
@@ -233,7 +233,7 @@ def replaced_until_the_cut(host: Host, operations: int) -> bool:
         manager.load()
         manager.delete(ORDERS)
         again = host.manager(disk)  # killed and started again
-        again.load({BILLS: WantedReplica(IDS["bills"], 0, host.id_of(0))}.get)
+        again.load({BILLS: TargetReplica(IDS["bills"], 0, host.id_of(0))}.get)
         again.set_aside()
         log = again.create(*ORDERS, NEW_ID)
         assert log.log_end_offset == 0
@@ -256,8 +256,8 @@ def test_no_second_power_cut_does_either(tmp_path: Path) -> None:
         shutil.copytree(base, root)
         host = Host(root, disk=PowerCutDisk(root, SeededRng(cut), operations=cut))
         host.wanted = {
-            ORDERS: WantedReplica(NEW_ID, 0, None),
-            BILLS: WantedReplica(IDS["bills"], 0, host.id_of(0)),
+            ORDERS: TargetReplica(NEW_ID, 0, None),
+            BILLS: TargetReplica(IDS["bills"], 0, host.id_of(0)),
         }
         is_done = False
         with suppress(PowerCutError, KafkaStorageError):
@@ -283,7 +283,7 @@ def test_no_power_cut_loses_a_log_that_was_made(tmp_path: Path, seed: int) -> No
         root = tmp_path / str(cut)
         host = Host(root, 2)
         disk = PowerCutDisk(root, SeededRng(seed * 1000 + cut), operations=cut)
-        assigned: dict[TopicPartition, WantedReplica] = {}
+        assigned: dict[TopicPartition, TargetReplica] = {}
         try:
             manager = host.manager(disk)
             manager.load()
@@ -291,12 +291,12 @@ def test_no_power_cut_loses_a_log_that_was_made(tmp_path: Path, seed: int) -> No
                 directory = manager.directory_of(tp)
                 assert not isinstance(log, KafkaStorageError)
                 assert directory is not None
-                assigned[tp] = WantedReplica(NEW_ID, tp.partition, directory.directory_id)
+                assigned[tp] = TargetReplica(NEW_ID, tp.partition, directory.directory_id)
         except PowerCutError:
             pass
         disk.cut()
         wanted = {
-            new.topic_partition: WantedReplica(NEW_ID, new.partition, None) for new in new_logs(3)
+            new.topic_partition: TargetReplica(NEW_ID, new.partition, None) for new in new_logs(3)
         }
         after = host.manager(Disk())
         after.load((wanted | assigned).get)

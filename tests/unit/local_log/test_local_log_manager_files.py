@@ -14,7 +14,7 @@ from local_log.checked_files import SIDECAR
 from local_log.errors import KafkaStorageError
 from local_log.file_names import PARTITION_METADATA
 from local_log.manager.log_dir import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
-from local_log.manager.placement import WantedReplica
+from local_log.manager.placement import TargetReplica
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.local_log import append
 from tests.support.worlds.log_manager import (
@@ -163,14 +163,14 @@ def test_a_wrong_topic_id_that_was_never_assigned_is_put_aside(tmp_path: Path) -
     assert record_bytes(host.paths[0] / aside) == before
 
 
-@pytest.mark.parametrize("is_wanted", [False, True], ids=["gone", "made anew"])
+@pytest.mark.parametrize("is_wanted", [False, True], ids=["gone", "made again"])
 def test_files_of_a_topic_whose_removal_was_read_are_deleted(
     tmp_path: Path, *, is_wanted: bool
 ) -> None:
     host = stopped(tmp_path)
     host.wanted = {}
     if is_wanted:
-        other = WantedReplica(b"n" * 16, 0, host.id_of(1), was_never_served=False)
+        other = TargetReplica(b"n" * 16, 0, host.id_of(1), was_never_served=False)
         host.wanted = {ORDERS: other}
     manager = host.start(removed_topics={IDS["orders"]})
     assert (manager.all(), manager.refused) == ([], {})
@@ -235,7 +235,7 @@ def test_removed_files_beside_a_partition_that_is_opened_are_deleted(tmp_path: P
 def test_removed_files_beside_a_partition_that_is_offline_are_deleted(tmp_path: Path) -> None:
     """They are none of its files: what is no longer there cannot be taken away with them."""
     host = with_a_removed_copy(tmp_path)
-    host.wanted = {ORDERS: WantedReplica(IDS["orders"], 0, b"?" * 16)}
+    host.wanted = {ORDERS: TargetReplica(IDS["orders"], 0, b"?" * 16)}
     manager = host.start(removed_topics={GONE})
     assert set(manager.refused) == {ORDERS}
     host.scheduler.advance(1)
@@ -254,7 +254,7 @@ def test_of_what_is_renamed_away_what_is_kept_is_named(tmp_path: Path) -> None:
 
 def test_a_wrong_topic_id_of_before_the_rule_is_offline(tmp_path: Path) -> None:
     host = stopped(tmp_path)
-    host.wanted = {ORDERS: WantedReplica(IDS["orders"], 0, None, was_never_served=False)}
+    host.wanted = {ORDERS: TargetReplica(IDS["orders"], 0, None, was_never_served=False)}
     wrong_id(host)
     manager = host.start()
     assert "those of another topic" in manager.refused[ORDERS].reason

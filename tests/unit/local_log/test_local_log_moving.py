@@ -44,7 +44,7 @@ def records_of(log: PartitionLog) -> bytes:
     )
 
 
-def test_a_moved_log_goes_on_as_it_was_in_the_other_directory(tmp_path: Path) -> None:
+def test_a_moved_log_continues_as_it_was_in_the_other_directory(tmp_path: Path) -> None:
     host, manager = hosted(tmp_path)
     old = log_of(manager)
     append(old, epoch=3, base_sequence=0, **PRODUCER)
@@ -102,10 +102,10 @@ def test_what_only_memory_knew_goes_along(tmp_path: Path) -> None:
     _, manager = hosted(tmp_path)
     old = log_of(manager)
     assert old.set_copied_through(30, 0)
-    old.begin_unjudged()
+    old.begin_unvalidated()
     old.hold.begin(10, now_ms=NOW_MS, for_ms=1000)
     new = moved(manager)
-    assert (new.copied_through, new.unjudged_end) == (30, 60)
+    assert (new.copied_through, new.unvalidated_end) == (30, 60)
     assert new.hold.start_at(NOW_MS) == 10
 
 
@@ -185,7 +185,7 @@ def test_segments_that_leave_the_log_leave_the_copy(tmp_path: Path) -> None:
 
 
 def test_snapshots_come_with_their_segments_and_go_with_them(tmp_path: Path) -> None:
-    """A log of very many segments is not lent while all of theirs are copied."""
+    """A log of very many segments is not leased while all of theirs are copied."""
     _, manager = hosted(tmp_path)
     move, old = begun(manager), log_of(manager)
     copy_all(manager, move)
@@ -346,12 +346,12 @@ def test_a_target_that_fails_in_the_last_moment_leaves_the_log_where_it_was(
     copy_all(manager, move)
     before = records_of(old)
     old.roll()
-    old.loan.lend(truncates=True)
+    old.lease.grant(truncates=True)
     swap = manager.plan_swap(manager.moves.finish(move, ()))
     part = "data-1/orders-0" if operation == "rename" else "data-1"
     disk.fail([operation], path_part=part, error=errno.EIO)
     new = manager.take_swapped(swap, swap.carry_out())
-    old.loan.take_back()
+    old.lease.take_back()
     assert isinstance(new, PartitionLog)
     assert manager.directory_of(ORDERS) is manager.dirs[0]
     assert [each.works for each in manager.dirs] == [True, False]
@@ -388,9 +388,9 @@ def test_a_copy_waits_while_the_directory_it_came_from_is_away(tmp_path: Path) -
     move, old = begun(manager), log_of(manager)
     copy_all(manager, move)
     old.roll()
-    old.loan.lend(truncates=True)
+    old.lease.grant(truncates=True)
     manager.moves.finish(move, ())
-    old.loan.take_back()
+    old.lease.take_back()
     append(old)
     manager.close()
     host.assign(ORDERS)

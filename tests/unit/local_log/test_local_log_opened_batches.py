@@ -125,7 +125,7 @@ def test_a_small_batch_that_inflates_to_much_is_left_to_a_thread(tmp_path):
 @pytest.mark.parametrize("config", [COMPACT, RECOMPRESS])
 @pytest.mark.parametrize("offsets", [(0, 2), (1, 2), (0, 0), (1, 0), (0, -1)])
 def test_batch_whose_records_do_not_follow_each_other_is_refused(tmp_path, codec, config, offsets):
-    """A reader would go on behind the highest: at offsets that others are given later."""
+    """A reader would continue behind the highest: at offsets that others are given later."""
     log = open_log(tmp_path, config=config)
     records = [Record(offset, NOW_MS, b"k", b"v", []) for offset in offsets]
     batch = build_batch(records, codec=codec)

@@ -11,7 +11,7 @@ from local_log.log.truncation import truncate_fully_and_start_at, truncate_to
 from tests.support.worlds.local_log import NOW_MS, append, filled, open_log, retain, with_config
 
 ROOT = Path(__file__).parents[3]
-PARTS = {"cleaning", "epoch_file", "health", "loan", "producers", "segments"}
+PARTS = {"cleaning", "epoch_file", "health", "lease", "producers", "segments"}
 LOGS = {"log", "partition_log"}
 LISTS = {"all", "bases"}
 CHANGES = {"append", "clear", "extend", "insert", "pop", "remove"}

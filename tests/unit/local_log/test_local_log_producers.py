@@ -331,7 +331,7 @@ def test_of_a_producer_the_garbage_collector_looks_at_one_object(tmp_path):
     state = log.producers.states.producers[7]
     assert [BatchMeta._make(one).first_sequence for one in state.batches] == [2, 3, 4, 5, 6]
     gc.collect()
-    gc.collect()  # a tuple of tuples is left out after these
+    gc.collect()  # a tuple of tuples is excluded after these
     assert not any(gc.is_tracked(one) for one in [state.batches, *state.batches])
     log.close()
 

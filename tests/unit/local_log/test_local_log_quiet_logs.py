@@ -31,7 +31,7 @@ def test_indexes_of_many_short_lives_are_taken_as_they_are(
     assert not caplog.messages
 
 
-def test_an_interval_goes_on_over_a_clean_stop(tmp_path: Path) -> None:
+def test_an_interval_continues_over_a_clean_stop(tmp_path: Path) -> None:
     """Else a log of many short lives gets no entry, and each look-up walks all of it."""
     for directory, is_stopped in ((tmp_path / "one", False), (tmp_path / "many", True)):
         log = open_log(directory)

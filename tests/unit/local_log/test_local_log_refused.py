@@ -82,7 +82,7 @@ def test_after_a_clean_stop_nothing_below_the_high_watermark_may_be_missing(clos
     _drop_last_batch(_path(closed, -1))
     facts = refused(tmp_path, clean=True, recovery_point=0, high_watermark=end)
     assert (facts.flushed_end, _kinds(facts)) == (end, [FaultKind.ENDS_TOO_EARLY])
-    # A manager keeps that mark: the start after the next kill comes to the same judgement.
+    # A manager keeps that mark: the start after the next kill comes to the same validation.
     again = refused(tmp_path, clean=False, recovery_point=facts.flushed_end, high_watermark=end)
     assert again.faults == facts.faults
     assert open_log(tmp_path, clean=False, high_watermark=end).high_watermark < end
@@ -365,7 +365,7 @@ def test_kill_at_each_step_of_an_accepted_start_is_accepted_still(closed, tmp_pa
 
 
 class _DyingDisk(Disk):
-    """Fails for good at the change number `left`."""
+    """Fails permanently at the change number `left`."""
 
     def __init__(self, left: int) -> None:
         super().__init__()

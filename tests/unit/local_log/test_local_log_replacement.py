@@ -88,12 +88,12 @@ def test_the_new_log_is_the_partition_s_from_the_swap_on(tmp_path: Path) -> None
     (old,) = make(manager, ORDERS)
     read = old.read(0, 100, min_one_batch=True)
     swap = manager.plan_swap(manager.build_future(ORDERS, BEGINNING))
-    old.loan.lend(truncates=True)
+    old.lease.grant(truncates=True)
     with pytest.raises(LogIsTruncated):
         old.read(0, 100)
     assert not manager.is_open(old)
     new = manager.take_swapped(swap, swap.carry_out())
-    old.loan.take_back()
+    old.lease.take_back()
     assert manager.get(ORDERS) is new
     check_new(manager.get(ORDERS))
     assert manager.directory_of(ORDERS) is manager.dirs[0]
@@ -188,7 +188,7 @@ def test_a_log_that_is_another_by_now_is_not_swapped(tmp_path: Path) -> None:
     assert manager.dirs[0].works
 
 
-# -- what goes on meanwhile
+# -- what continues meanwhile
 
 
 def test_the_old_log_says_nothing_any_more_and_writes_nothing(tmp_path: Path) -> None:
@@ -200,9 +200,9 @@ def test_the_old_log_says_nothing_any_more_and_writes_nothing(tmp_path: Path) ->
     assert before[RECOVERY_POINTS] == {ORDERS: 60}
     append(old)
     swap = manager.plan_swap(manager.build_future(ORDERS, BEGINNING))
-    old.loan.lend(truncates=True)
+    old.lease.grant(truncates=True)
 
-    def go_on() -> None:
+    def proceed() -> None:
         """What a broker does for all logs, and what pool threads still do for this one."""
         manager.checkpoint_high_watermarks()
         manager.checkpoint_log_starts()
@@ -221,16 +221,16 @@ def test_the_old_log_says_nothing_any_more_and_writes_nothing(tmp_path: Path) ->
         manager.run_retention(NOW_MS + 10**12)
         manager.expire_producers(NOW_MS + 10**12)
 
-    go_on()
+    proceed()
     assert {name: host.checkpoint(name) for name in CHECKPOINTS} == before
     swapped_in = swap.carry_out()
     files = {path.name: path.read_bytes() for path in host.directory().iterdir()}
-    go_on()
+    proceed()
     assert {name: host.checkpoint(name)[ORDERS] for name in MARKS} == MARKS
     with pytest.raises(LogClosed):
         old.flush()
     new = manager.take_swapped(swap, swapped_in)
-    old.loan.take_back()
+    old.lease.take_back()
     for late in (old.flush, lambda: old.epoch_file.write_clipped_ahead(20)):
         with pytest.raises(LogClosed):
             late()
@@ -249,11 +249,11 @@ def test_settings_that_change_meanwhile_hold_for_the_new_log(tmp_path: Path) -> 
     manager = host_of(tmp_path).start()
     swap = manager.plan_swap(manager.build_future(ORDERS, BEGINNING))
     old = swap.future.replaces
-    old.loan.lend(truncates=True)
+    old.lease.grant(truncates=True)
     swapped_in = swap.carry_out()
     old.set_config(with_config(TIERED, segment_bytes=7777))
     new = manager.take_swapped(swap, swapped_in)
-    old.loan.take_back()
+    old.lease.take_back()
     assert isinstance(new, PartitionLog)
     assert new.config.segment_bytes == 7777
 
@@ -265,9 +265,9 @@ def test_a_topic_that_is_not_tiered_any_more_is_swapped_all_the_same(tmp_path: P
     future = manager.build_future(ORDERS, BEGINNING)
     future.replaces.set_config(with_config(TIERED, remote_storage_enable=False))
     swap = manager.plan_swap(future)
-    swap.future.replaces.loan.lend(truncates=True)
+    swap.future.replaces.lease.grant(truncates=True)
     new = manager.take_swapped(swap, swap.carry_out())
-    swap.future.replaces.loan.take_back()
+    swap.future.replaces.lease.take_back()
     assert isinstance(new, PartitionLog), new
     assert (new.log_start_offset, new.local_log_start_offset) == (3000, 5000)
     assert not new.config.remote_storage_enable
@@ -287,21 +287,21 @@ def test_a_topic_that_is_not_tiered_any_more_is_swapped_all_the_same(tmp_path: P
     ],
 )
 @pytest.mark.parametrize("error", [errno.EIO, errno.EMFILE])
-def test_a_failing_disk_takes_the_directory_offline_and_a_start_goes_on(
+def test_a_failing_disk_takes_the_directory_offline_and_a_start_continues(
     tmp_path: Path, operation: str, path_part: str, after: int, error: int
 ) -> None:
     host = host_of(tmp_path)
     host.assign(ORDERS)
     manager = host.start()
     swap = manager.plan_swap(manager.build_future(ORDERS, BEGINNING))
-    swap.future.replaces.loan.lend(truncates=True)
+    swap.future.replaces.lease.grant(truncates=True)
     host.disk.fail(  # type: ignore[attr-defined]
         [operation], path_part=path_part, error=error, after=after
     )
     swapped_in = swap.carry_out()
     assert isinstance(swapped_in, KafkaStorageError)
     assert manager.take_swapped(swap, swapped_in) is swapped_in
-    swap.future.replaces.loan.take_back()
+    swap.future.replaces.lease.take_back()
     assert not manager.dirs[0].works
     manager.close()
     host.disk.heal()  # type: ignore[attr-defined]
@@ -331,7 +331,7 @@ def test_a_directory_that_failed_before_is_not_touched(tmp_path: Path) -> None:
     host = host_of(tmp_path)
     manager = host.start()
     swap = manager.plan_swap(manager.build_future(ORDERS, BEGINNING))
-    swap.future.replaces.loan.lend(truncates=True)
+    swap.future.replaces.lease.grant(truncates=True)
     before = names_in(host.paths[0])
     manager.fail(manager.dirs[0], OSError(errno.EIO, "broken"))
     assert isinstance(swap.carry_out(), KafkaStorageError)
@@ -343,10 +343,10 @@ def test_after_a_swap_that_failed_the_name_can_be_used_elsewhere(tmp_path: Path)
     manager = host.start()
     make(manager, ORDERS)
     swap = manager.plan_swap(manager.build_future(ORDERS, BEGINNING))
-    swap.future.replaces.loan.lend(truncates=True)
+    swap.future.replaces.lease.grant(truncates=True)
     host.disk.fail(["rename"], path_part="-delete")  # type: ignore[attr-defined]
     manager.take_swapped(swap, swap.carry_out())
-    swap.future.replaces.loan.take_back()
+    swap.future.replaces.lease.take_back()
     manager.delete(ORDERS)
     append(manager.create(*ORDERS, b"n" * 16))
     manager.checkpoint_recovery_points()

@@ -85,9 +85,9 @@ class Lives:
             future = manager.build_future(ORDERS, BEGINNING)
             self.had_begun = True
             swap = manager.plan_swap(future)
-            swap.future.replaces.loan.lend(truncates=True)
+            swap.future.replaces.lease.grant(truncates=True)
             new = manager.take_swapped(swap, swap.carry_out())
-            swap.future.replaces.loan.take_back()
+            swap.future.replaces.lease.take_back()
             assert isinstance(new, PartitionLog)
             self.was_done = True
 

@@ -153,7 +153,7 @@ def test_a_segment_is_as_old_as_its_batches_whatever_bit_of_its_time_index_flips
 
 
 @pytest.mark.parametrize("from_end", [1, 2])
-def test_a_time_that_no_batch_has_is_mended_before_the_copy(from_end, tmp_path):
+def test_a_time_that_no_batch_has_is_repaired_before_the_copy(from_end, tmp_path):
     log = filled(tmp_path)
     base = closed_segments(log)[1].base_offset
     path = tmp_path / f"{base:020d}.timeindex"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_log.manager.placement import FoundReplica, Placement, WantedReplica, place
+from local_log.manager.placement import FoundReplica, Placement, TargetReplica, place
 
 TOPIC, OTHER = b"t" * 16, b"o" * 16
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
@@ -24,15 +24,15 @@ def empty(directory: bytes) -> FoundReplica:
     return replace(found(directory), holds_records=False)
 
 
-NEW = WantedReplica(TOPIC, 0, None)
-IN_A = WantedReplica(TOPIC, 0, A)
-LOST = WantedReplica(TOPIC, 0, None, was_never_served=False, may_be_begun=False, is_lost=True)
-BEFORE = WantedReplica(TOPIC, 0, None, was_never_served=False)  # Kafka's, all directories are here
+NEW = TargetReplica(TOPIC, 0, None)
+IN_A = TargetReplica(TOPIC, 0, A)
+LOST = TargetReplica(TOPIC, 0, None, was_never_served=False, may_be_begun=False, is_lost=True)
+BEFORE = TargetReplica(TOPIC, 0, None, was_never_served=False)  # Kafka's, all directories are here
 BEFORE_AND_MISSING = replace(BEFORE, may_be_begun=False)
 
 
 @pytest.mark.parametrize("wanted", [NEW, IN_A, LOST, BEFORE])
-def test_what_is_barred_is_neither_opened_nor_begun_nor_put_aside(wanted: WantedReplica) -> None:
+def test_what_is_barred_is_neither_opened_nor_begun_nor_put_aside(wanted: TargetReplica) -> None:
     barred = replace(wanted, barred="why")
     for directories in ([], [found(A)], [found(A, OTHER), found(B)]):
         assert place(barred, directories, {A, B, C}) == Placement(offline="why")
@@ -89,7 +89,7 @@ def test_what_is_barred_is_neither_opened_nor_begun_nor_put_aside(wanted: Wanted
     ],
 )
 def test_every_row(
-    wanted: WantedReplica, directories: list[FoundReplica], expected: Placement | str
+    wanted: TargetReplica, directories: list[FoundReplica], expected: Placement | str
 ) -> None:
     placement = place(wanted, directories, {A, B, C})
     if isinstance(expected, Placement):
@@ -111,7 +111,7 @@ def test_while_its_directory_is_missing_nothing_else_is_taken_for_it(
     assert (placement.opened, placement.is_begun, placement.aside) == (None, False, ())
 
 
-def test_a_lost_one_names_its_way_out() -> None:
+def test_a_lost_one_names_its_remedy() -> None:
     assert "tidemark directories forget lost" in place(LOST, [], {A}).offline
     assert "tidemark directories forget lost" in place(BEFORE_AND_MISSING, [], {A}).offline
 
@@ -120,7 +120,7 @@ IDS = st.sampled_from([None, TOPIC, OTHER])
 NUMBERS = st.sampled_from([None, 0, 1])
 WANTED = st.one_of(
     st.builds(
-        WantedReplica,
+        TargetReplica,
         st.just(TOPIC),
         st.just(0),
         st.sampled_from([None, A, B]),
@@ -136,7 +136,7 @@ FOUND = st.dictionaries(st.sampled_from([A, B, C]), st.tuples(IDS, NUMBERS)).map
 
 @given(WANTED, FOUND, st.sets(st.sampled_from([A, B, C])))
 def test_what_holds_for_whatever_is_found(
-    wanted: WantedReplica, directories: list[FoundReplica], others: set[bytes]
+    wanted: TargetReplica, directories: list[FoundReplica], others: set[bytes]
 ) -> None:
     working = others | {one.directory_id for one in directories}
     placement = place(wanted, directories, working)
@@ -166,7 +166,7 @@ def test_what_holds_for_whatever_is_found(
 
 @given(WANTED, FOUND, st.sets(st.sampled_from([A, B, C])))
 def test_the_order_of_what_was_found_decides_nothing(
-    wanted: WantedReplica, directories: list[FoundReplica], others: set[bytes]
+    wanted: TargetReplica, directories: list[FoundReplica], others: set[bytes]
 ) -> None:
     working = others | {one.directory_id for one in directories}
 

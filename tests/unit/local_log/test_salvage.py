@@ -13,7 +13,7 @@ from kafka_protocol.types import OFFSETS_TOPIC, TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import LogRefused
 from local_log.log.partition_log import PartitionLog
-from local_log.manager.placement import WantedReplica
+from local_log.manager.placement import TargetReplica
 from local_log.segment.reading import is_filler
 from runtime.disk import Disk
 from tests.support.sim.faulty_disk import FaultyDisk
@@ -122,7 +122,7 @@ def test_damage_costs_what_is_damaged_and_never_the_log(
         assert copy.name.split(".")[-2] == str(position)
         assert copy.read_bytes() == damaged[position:]
         assert path.read_bytes()[:position] == before[:position]
-    # Nothing is wrong any more, and the log goes on.
+    # Nothing is wrong any more, and the log continues.
     append(log)
     following = log.log_end_offset
     log.update_high_watermark(following)
@@ -230,7 +230,7 @@ def test_a_power_cut_after_it_loses_nothing(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize(("has_others", "kept"), [(False, [0, 2]), (True, [0])])
-def test_one_replica_of_several_is_cut_and_not_mended(
+def test_one_replica_of_several_is_cut_and_not_repaired(
     tmp_path: Path, has_others: bool, kept: list[int]
 ) -> None:
     """Its leader has what was lost; a batch in its place would count once this replica leads."""
@@ -243,7 +243,7 @@ def test_one_replica_of_several_is_cut_and_not_mended(
     second = [at for at, _ in log.segments.active.batches(0)][1]
     manager.close(clean=False)
     put(log.segments.active.path(".log"), second + 16, b"\7")
-    host.wanted = {name: WantedReplica(b"c" * 16, 0, host.id_of(0), has_others=has_others)}
+    host.wanted = {name: TargetReplica(b"c" * 16, 0, host.id_of(0), has_others=has_others)}
     (again,) = host.start().all()
     assert offsets(again) == kept
     assert again.log_end_offset == kept[-1] + 1

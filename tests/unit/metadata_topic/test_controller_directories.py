@@ -335,9 +335,9 @@ def test_a_directory_that_is_there_is_not_forgotten() -> None:
 def test_a_directory_that_is_away_at_the_upgrade_need_not_name_a_life_that_wrote_none() -> None:
     image = registered(with_topic(cluster_of(1, 2), A, B), 1, keeps=False)
     image = registered(image, 2, dirs=[A])
-    assert image.brokers[1].last_life_of(B) is None
+    assert image.brokers[1].last_incarnation_of(B) is None
     image = registered(registered(image, 3), 4, dirs=[A])
-    assert image.brokers[1].last_life_of(B) == registration(3, keeps=True).incarnation_id
+    assert image.brokers[1].last_incarnation_of(B) == registration(3, keeps=True).incarnation_id
 
 
 # -- what is not there leaves the ISR

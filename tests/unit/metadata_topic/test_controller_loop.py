@@ -289,7 +289,7 @@ def test_control_records_of_the_quorum_in_between_move_the_place_of_the_next_dec
 # -- deadlines and bounds -------------------------------------------------------------------------
 
 
-def test_a_decision_in_flight_is_answered_at_its_deadline_and_goes_on() -> None:
+def test_a_decision_in_flight_is_answered_at_its_deadline_and_continues() -> None:
     quorum = serving(commit_delay_ms=None)
     answer = quorum.submit(creating("a"), timeout_ms=100)
     quorum.run(99)

@@ -19,7 +19,7 @@ from metadata_topic.raft.messages import EndQuorumEpochRequest, VoteRequest, Vot
 from metadata_topic.raft.roles import Role
 from tests.support.worlds.node_home import Home
 from tests.support.worlds.replica_quorum import ReplicaNode, ReplicaQuorum
-from tests.support.worlds.told_core import ToldCore, key
+from tests.support.worlds.scripted_core import ScriptedCore, key
 
 KAFKA = Path(__file__).parents[2] / "golden/cluster-metadata/static-quorum" / METADATA_DIRECTORY
 
@@ -47,13 +47,13 @@ def test_levels_outside_what_is_served_are_a_problem(
 # -- the core ---------------------------------------------------------------------------------
 
 
-def unable(node: ToldCore) -> ToldCore:
+def unable(node: ScriptedCore) -> ScriptedCore:
     node.step(AbleToLead(is_able=False, random=0.0))
     return node
 
 
 def test_a_leader_that_is_no_longer_able_resigns_and_stands_no_more() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     unable(node)
     assert node.core.role is Role.RESIGNED
@@ -63,7 +63,7 @@ def test_a_leader_that_is_no_longer_able_resigns_and_stands_no_more() -> None:
 
 
 def test_one_that_is_unable_votes_and_stands_once_it_is_able() -> None:
-    node = unable(ToldCore())
+    node = unable(ScriptedCore())
     node.run_until(10_000)
     assert node.core.epoch == 0
     (answer,) = node.ask(VoteRequest(1, key(1), key(2), 0, 0, pre_vote=False))
@@ -76,7 +76,7 @@ def test_one_that_is_unable_votes_and_stands_once_it_is_able() -> None:
 
 
 def test_a_candidate_that_becomes_unable_resigns_with_its_first_step_as_leader() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     vote, _ = node.stand()
     unable(node)
     node.answer(vote, node.yes())
@@ -84,7 +84,7 @@ def test_a_candidate_that_becomes_unable_resigns_with_its_first_step_as_leader()
 
 
 def test_a_sole_voter_that_is_unable_rests() -> None:
-    node = ToldCore(voters=(2,))
+    node = ScriptedCore(voters=(2,))
     unable(node)
     node.run_until(60_000)
     assert node.core.role is Role.UNATTACHED
@@ -114,7 +114,7 @@ def test_a_quorum_whose_log_asks_for_more_has_no_leader_of_ours(tmp_path: Path) 
 
 def test_a_replica_that_starts_with_a_problem_neither_stands_nor_leads() -> None:
     """Nothing tells it later: the problem is the same with the first image that it applies."""
-    node = ToldCore(voters=(2,), is_able_to_lead=False)
+    node = ScriptedCore(voters=(2,), is_able_to_lead=False)
     node.run_until(60_000)
     assert (node.core.role, node.core.epoch) == (Role.UNATTACHED, 0)
 

@@ -186,7 +186,7 @@ ALL_IDLE = "all brokers that have a remote tier with the store of this topic are
     ],
     ids=["none is there", "no tier", "fenced", "fenced, and another store"],
 )
-def test_a_refusal_counts_the_brokers_and_says_the_way_out(
+def test_a_refusal_counts_the_brokers_and_says_the_remedy(
     stores: Mapping[int, RemoteStore | None],
     out: tuple[int, ...],
     why: str,
@@ -242,7 +242,7 @@ def test_a_manual_assignment_is_told_which_broker_lacks_what() -> None:
     assert text.endswith("=true with that store on broker 1.")
 
 
-def test_a_manual_assignment_to_a_fenced_broker_says_the_way_out() -> None:
+def test_a_manual_assignment_to_a_fenced_broker_says_the_remedy() -> None:
     image = fenced(cluster({1: HERE}), 1)
     code, text = code_of(created(image, by_hand("t", 1))[0])
     assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT

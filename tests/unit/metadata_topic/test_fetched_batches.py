@@ -92,7 +92,7 @@ def test_any_flipped_bit_of_the_second_of_three_keeps_the_first() -> None:
                 assert kept[1:] == []
                 assert checked.data == bytes(first)
                 assert checked.fault is not None or 8 <= position < 12
-            elif len(kept) > 1:  # a higher epoch is for the core to judge
+            elif len(kept) > 1:  # a higher epoch is for the core to validate
                 assert position >= 12
                 assert kept[1][2] > 1
 

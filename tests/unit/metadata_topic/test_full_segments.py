@@ -15,7 +15,7 @@ from runtime.disk import Disk, OpenFile
 from tests.support.worlds.driven_quorum import DrivenNode, DrivenQuorum
 from tests.support.worlds.pools import HeldPool
 from tests.support.worlds.replica_quorum import ReplicaQuorum
-from tests.support.worlds.told_core import ToldCore, leading
+from tests.support.worlds.scripted_core import ScriptedCore, leading
 
 SEGMENT_BYTES = 2_000
 
@@ -94,7 +94,7 @@ def test_a_broker_flushes_a_full_segment_and_fetches_on_only_then(tmp_path: Path
 
 
 def test_a_broker_asks_for_nothing_while_a_full_segment_is_being_flushed() -> None:
-    node = ToldCore(9, config=RaftConfig(can_vote=False))
+    node = ScriptedCore(9, config=RaftConfig(can_vote=False))
     node.flushes = False
     first = node.follow()
     batch = BatchFacts(0, 1, 1)

@@ -20,20 +20,20 @@ from metadata_topic.raft.messages import (
 from metadata_topic.raft.role_states import Tally
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
-from tests.support.worlds.told_core import ToldCore, key, leading, node_of, static_facts
+from tests.support.worlds.scripted_core import ScriptedCore, key, leading, node_of, static_facts
 
 OBSERVER = RaftConfig(can_vote=False)
 
 
 def test_k595_01_a_change_that_is_not_in_the_table_stops_the_node() -> None:
-    leader = ToldCore()
+    leader = ScriptedCore()
     leader.lead()
     with pytest.raises(AssertionError, match="a leader replica cannot become candidate"):
         leader.core.replica.become_candidate()
 
 
 def test_k595_06_an_observer_never_votes_or_stands_and_finds_the_leader() -> None:
-    node = ToldCore(9, config=OBSERVER)
+    node = ScriptedCore(9, config=OBSERVER)
     (refused,) = node.ask(VoteRequest(5, key(1), key(9), 0, 0, pre_vote=False))
     assert isinstance(refused, Respond)
     assert refused.response.error is ErrorCode.UNSUPPORTED_VERSION
@@ -44,7 +44,7 @@ def test_k595_06_an_observer_never_votes_or_stands_and_finds_the_leader() -> Non
         for fetch in node.take(FetchRequest):
             asked.add(fetch.to.id)
             node.answer(fetch, None)
-    assert asked == {1, 2, 3}, "it goes on asking, all of them"
+    assert asked == {1, 2, 3}, "it continues asking, all of them"
     assert {one.role for one in node.wanted(RoleChanged)} == {Role.UNATTACHED}
     node.run_until(node.now_ms + 5_000)
     (fetch,) = node.take(FetchRequest)
@@ -60,9 +60,9 @@ def test_k595_06_an_observer_never_votes_or_stands_and_finds_the_leader() -> Non
 def test_k595_23_an_election_timeout_is_random_from_once_to_twice_the_setting(
     random: float, stands_at_ms: int
 ) -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     vote = VoteRequest(1, key(1), key(2), 0, 0, pre_vote=False)
-    node.step(Received(1, vote, random))  # a vote that is given draws anew
+    node.step(Received(1, vote, random))  # a vote that is given draws again
     node.tick(stands_at_ms - 1)
     assert node.core.role is Role.UNATTACHED
     node.tick(stands_at_ms)
@@ -70,7 +70,7 @@ def test_k595_23_an_election_timeout_is_random_from_once_to_twice_the_setting(
 
 
 def test_k595_20_a_follower_stands_when_its_fetch_timeout_is_over_and_not_before() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.follow()
     since = node.now_ms
     node.tick(since + 1_999)
@@ -82,7 +82,7 @@ def test_k595_20_a_follower_stands_when_its_fetch_timeout_is_over_and_not_before
 
 
 def test_k595_20_an_unattached_voter_stands_at_its_election_timeout() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.tick(999)
     assert node.core.role is Role.UNATTACHED
     node.tick(1_000)
@@ -90,22 +90,22 @@ def test_k595_20_an_unattached_voter_stands_at_its_election_timeout() -> None:
 
 
 def test_k595_20_a_named_successor_stands_at_once() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.follow()
     node.ask(EndQuorumEpochRequest(1, 1, (key(2), key(3)), node_of(1)))
     assert node.core.role is Role.PROSPECTIVE
 
 
 def test_k595_21_a_candidate_has_its_vote_before_it_asks() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     votes = node.stand()
     durable = [one for one in node.wanted(Persist) if one.election.voted == key(2)]
     assert [one.election.epoch for one in durable] == [1]
     assert all(one.after == durable[0].number for one in votes)
 
 
-def test_k595_27_a_vote_answered_by_another_cluster_is_reported_and_the_asker_goes_on() -> None:
-    node = ToldCore()
+def test_k595_27_a_vote_answered_by_another_cluster_is_reported_and_the_asker_continues() -> None:
+    node = ScriptedCore()
     first, second = node.stand()
     node.answer(first, VoteResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, Standing(99)))
     assert node.reports == ["node 1 at n1:9093 belongs to another cluster"]
@@ -116,14 +116,14 @@ def test_k595_27_a_vote_answered_by_another_cluster_is_reported_and_the_asker_go
 
 
 def test_k595_16_an_elected_leader_of_another_cluster_is_fatal() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     fetch = node.follow()
     node.answer(fetch, FetchResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, Standing(0)))
     assert node.fatal == ["node 1 at n1:9093, the elected leader, belongs to another cluster"]
 
 
 def test_k595_31_a_leader_that_sees_a_higher_epoch_follows_it_and_may_vote_in_it() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     (answer,) = node.ask(VoteRequest(7, key(3), key(2), 6, 99, pre_vote=False))
     assert isinstance(answer, Respond)
@@ -135,21 +135,21 @@ def test_k595_31_a_leader_that_sees_a_higher_epoch_follows_it_and_may_vote_in_it
 def test_k595_31_a_candidate_follows_a_higher_epoch_whatever_else_the_answer_says(
     error: ErrorCode,
 ) -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     vote, other = node.stand()
     node.answer(vote, VoteResponse(error, Standing(5), granted=True))
     assert (node.core.role, node.core.epoch) == (Role.UNATTACHED, 5)
     node.answer(other, node.yes())
     assert node.core.role is Role.UNATTACHED, "a vote of the epoch before"
 
-    node = ToldCore()
+    node = ScriptedCore()
     vote, _ = node.stand()
     node.answer(vote, VoteResponse(error, leading(6, 3), granted=True))
     assert (node.core.role, node.core.epoch, node.core.leader_id) == (Role.FOLLOWER, 6, 3)
 
 
 def test_k595_32_a_vote_of_an_older_role_or_epoch_does_not_count() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     first, second = node.stand()
     node.answer(first, node.no())
     node.answer(second, None)
@@ -166,7 +166,7 @@ def test_k595_32_a_vote_of_an_older_role_or_epoch_does_not_count() -> None:
 
 
 def test_k595_34_a_candidate_of_two_that_was_refused_waits_out_its_election_timeout() -> None:
-    node = ToldCore(voters=(1, 2))
+    node = ScriptedCore(voters=(1, 2))
     (vote,) = node.stand()
     stood_at = node.now_ms
     node.answer(vote, node.no())
@@ -179,7 +179,7 @@ def test_k595_34_a_candidate_of_two_that_was_refused_waits_out_its_election_time
 
 
 def test_k595_36_begin_goes_to_voters_until_they_fetch_and_never_to_observers() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     to_1, to_3 = node.take(BeginQuorumEpochRequest)
     assert (to_1.to.id, to_3.to.id) == (1, 3)
@@ -197,7 +197,7 @@ def test_k595_36_begin_goes_to_voters_until_they_fetch_and_never_to_observers() 
 
 
 def test_k595_38_a_leader_whose_begin_is_answered_with_a_higher_epoch_follows_its_leader() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     begin, _ = node.take(BeginQuorumEpochRequest)
     fenced = BeginQuorumEpochResponse(ErrorCode.FENCED_LEADER_EPOCH, leading(6, 3))
@@ -207,7 +207,7 @@ def test_k595_38_a_leader_whose_begin_is_answered_with_a_higher_epoch_follows_it
 
 @pytest.mark.parametrize("best", [1, 3])
 def test_k595_39_successors_are_named_by_how_much_they_have(best: int) -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     (other,) = {1, 3} - {best}
     node.ask(FetchRequest(key(other), 1, 0, 0, max_wait_ms=0))
@@ -223,7 +223,7 @@ def test_k595_39_successors_are_named_by_how_much_they_have(best: int) -> None:
 
 
 def test_k595_41_voters_that_cannot_be_reached_do_not_delay_a_stop_beyond_its_limit() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     began = node.now_ms
     node.step(Closing(0.0))
@@ -238,7 +238,7 @@ def test_k595_41_voters_that_cannot_be_reached_do_not_delay_a_stop_beyond_its_li
 
 
 def test_k595_41_a_voter_that_heard_ends_no_wait_for_another() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     began = node.now_ms
     node.step(Closing(0.0))
@@ -251,7 +251,7 @@ def test_k595_41_a_voter_that_heard_ends_no_wait_for_another() -> None:
 
 
 def test_k595_41_voters_that_hear_late_do_not_prolong_a_stop() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     began = node.now_ms
     node.step(Closing(0.0))
@@ -265,7 +265,7 @@ def test_k595_41_voters_that_hear_late_do_not_prolong_a_stop() -> None:
 
 
 def test_k595_39_a_leader_of_two_stays_for_the_backoff_at_most() -> None:
-    node = ToldCore(voters=(1, 2), config=RaftConfig(election_backoff_max_ms=300))
+    node = ScriptedCore(voters=(1, 2), config=RaftConfig(election_backoff_max_ms=300))
     node.lead()
     node.step(Closing(0.0))
     (end,) = node.take(EndQuorumEpochRequest)
@@ -278,7 +278,7 @@ def test_k595_39_a_leader_of_two_stays_for_the_backoff_at_most() -> None:
 
 
 def test_k595_39_a_lone_leader_that_stops_waits_for_nobody() -> None:
-    node = ToldCore(voters=(2,))
+    node = ScriptedCore(voters=(2,))
     node.run_until(5_000)
     assert node.core.role is Role.LEADER
     node.step(Closing(0.0))
@@ -288,7 +288,7 @@ def test_k595_39_a_lone_leader_that_stops_waits_for_nobody() -> None:
 @pytest.mark.parametrize("asks", [False, True])
 def test_k595_39_a_leader_that_all_heard_stays_to_give_its_vote(asks: bool) -> None:
     """A follower of Kafka 4.3.1 gives no pre-vote then: without this one the first heir loses."""
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     node.step(Closing(0.0))
     for end in node.take(EndQuorumEpochRequest):
@@ -316,9 +316,9 @@ def test_k595_39_a_leader_that_all_heard_stays_to_give_its_vote(asks: bool) -> N
     assert node.wanted(Closed) == [Closed()]
 
 
-def test_bad_input_a_candidate_outside_the_voters_is_judged_like_any_other() -> None:
+def test_bad_input_a_candidate_outside_the_voters_is_validated_like_any_other() -> None:
     """N106."""
-    node = ToldCore(log=((3, 0), (0, 10)), election=ElectionState(3))
+    node = ScriptedCore(log=((3, 0), (0, 10)), election=ElectionState(3))
     shorter = VoteRequest(4, ReplicaKey(77), key(2), 3, 9, pre_vote=False)
     longer = VoteRequest(5, ReplicaKey(77), key(2), 3, 10, pre_vote=False)
     answers = [node.ask(one)[0] for one in (shorter, longer)]

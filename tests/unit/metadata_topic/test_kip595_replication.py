@@ -38,7 +38,7 @@ from metadata_topic.raft.messages import (
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
-from tests.support.worlds.told_core import ToldCore, directory, key, leading, node_of
+from tests.support.worlds.scripted_core import ScriptedCore, directory, key, leading, node_of
 
 
 def dynamic(*ids: int) -> VoterSet:
@@ -53,7 +53,7 @@ def fetch_of(replica: ReplicaKey, offset: int, *, epoch: int = 1, last: int = 1)
 
 
 def test_k595_04_the_high_watermark_is_what_a_majority_of_the_voters_has_flushed() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     assert node.core.log.flushed_end == 1
     assert node.core.high_watermark == -1
@@ -67,7 +67,7 @@ def test_k595_04_the_high_watermark_is_what_a_majority_of_the_voters_has_flushed
 @pytest.mark.parametrize("has_snapshot", [True, False], ids=["with a snapshot", "without"])
 def test_what_a_voter_had_before_it_lost_its_disk_commits_nothing_more(has_snapshot: bool) -> None:
     """It is known to have nothing, before the leader's own fsync makes it a majority."""
-    leader = ToldCore(log=((1, 0), (0, 5)), election=ElectionState(1))
+    leader = ScriptedCore(log=((1, 0), (0, 5)), election=ElectionState(1))
     leader.lead()
     epoch = leader.core.epoch
     if has_snapshot:
@@ -89,7 +89,7 @@ def test_what_a_voter_had_before_it_lost_its_disk_commits_nothing_more(has_snaps
 
 
 def test_k595_06_an_observer_that_has_all_of_it_commits_nothing() -> None:
-    node = ToldCore(voters=(2, 3))
+    node = ScriptedCore(voters=(2, 3))
     node.lead()
     for observer in range(10, 20):
         node.ask(fetch_of(key(observer), 1))
@@ -97,7 +97,7 @@ def test_k595_06_an_observer_that_has_all_of_it_commits_nothing() -> None:
 
 
 def test_k595_13_neither_leader_nor_follower_counts_what_is_not_flushed() -> None:
-    leader = ToldCore()
+    leader = ScriptedCore()
     leader.flushes = False
     leader.lead()
     leader.ask(fetch_of(key(3), 1))
@@ -105,7 +105,7 @@ def test_k595_13_neither_leader_nor_follower_counts_what_is_not_flushed() -> Non
     leader.step(Flushed(1))
     assert leader.core.high_watermark == 1
 
-    follower = ToldCore()
+    follower = ScriptedCore()
     fetch = follower.follow()
     follower.flushes = False
     follower.answer(fetch, follower.records(BatchFacts(0, 1, 1)))
@@ -116,7 +116,7 @@ def test_k595_13_neither_leader_nor_follower_counts_what_is_not_flushed() -> Non
 
 def test_k595_13_an_observer_of_a_broker_fetches_on_without_waiting_for_its_disk() -> None:
     """It counts for nothing, so its log is flushed when a segment or a snapshot is closed."""
-    node = ToldCore(9, config=RaftConfig(can_vote=False))
+    node = ScriptedCore(9, config=RaftConfig(can_vote=False))
     fetch = node.follow()
     node.flushes = False
     node.answer(fetch, node.records(BatchFacts(0, 1, 1)))
@@ -126,7 +126,7 @@ def test_k595_13_an_observer_of_a_broker_fetches_on_without_waiting_for_its_disk
 
 def test_a_follower_that_lags_knows_how_far_its_leader_is() -> None:
     """Its own high watermark is no further than its log; a page that says ready needs more."""
-    follower = ToldCore()
+    follower = ScriptedCore()
     fetch = follower.follow()
     told = replace(follower.records(BatchFacts(0, 1, 1)), high_watermark=300)
     follower.answer(fetch, told)
@@ -135,7 +135,7 @@ def test_a_follower_that_lags_knows_how_far_its_leader_is() -> None:
 
 
 def test_k595_46_the_high_watermark_does_not_go_back_with_a_voter_that_lost_its_disk() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     node.ask(fetch_of(key(3), 1))
     node.ask(fetch_of(key(3), 0, last=0))
@@ -143,14 +143,14 @@ def test_k595_46_the_high_watermark_does_not_go_back_with_a_voter_that_lost_its_
 
 
 def test_k595_47_who_is_asked_in_error_names_the_leader_and_the_asker_goes_there() -> None:
-    follower = ToldCore()
+    follower = ScriptedCore()
     follower.follow(leader_id=3)
     (answer,) = follower.ask(fetch_of(key(1), 0, last=0))
     assert isinstance(answer, Respond)
     assert answer.response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert answer.response.standing == leading(1, 3)
 
-    asker = ToldCore(1)
+    asker = ScriptedCore(1)
     fetch = asker.follow(leader_id=2)
     moved = FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, leading(2, 3))
     asker.answer(fetch, moved)
@@ -158,7 +158,7 @@ def test_k595_47_who_is_asked_in_error_names_the_leader_and_the_asker_goes_there
 
 
 def test_k595_47_a_follower_whose_leader_does_not_answer_asks_another_voter() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.answer(node.follow(leader_id=1), None)
     (elsewhere,) = node.take(FetchRequest)
     assert elsewhere.to == node_of(3)
@@ -169,7 +169,7 @@ def test_k595_47_a_follower_whose_leader_does_not_answer_asks_another_voter() ->
 
 def test_k595_48_where_an_epoch_ended_is_known_after_a_restart() -> None:
     """The log's epochs come from `leader-epoch-checkpoint`."""
-    node = ToldCore(log=((1, 0), (3, 5), (4, 9), (0, 12)), election=ElectionState(4))
+    node = ScriptedCore(log=((1, 0), (3, 5), (4, 9), (0, 12)), election=ElectionState(4))
     node.lead()
     (answer,) = node.ask(fetch_of(key(3), 8, epoch=5, last=2))
     assert isinstance(answer, Respond)
@@ -184,7 +184,7 @@ def test_k595_48_where_an_epoch_ended_is_known_after_a_restart() -> None:
 
 
 def test_k595_12_the_level_of_kraft_version_decides_how_quorum_state_is_written() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     fetch = node.follow()
     node.answer(fetch, node.records(BatchFacts(0, 3, 1, 1, dynamic(1, 2, 3))))
     node.ask(VoteRequest(2, key(3), key(2), 1, 3, pre_vote=False))
@@ -193,7 +193,7 @@ def test_k595_12_the_level_of_kraft_version_decides_how_quorum_state_is_written(
 
 
 def test_k595_49_voters_of_a_fetched_record_hold_at_once_and_a_truncation_takes_them_back() -> None:
-    node = ToldCore(facts=QuorumFacts(1, dynamic(1, 2, 3), in_log=True))
+    node = ScriptedCore(facts=QuorumFacts(1, dynamic(1, 2, 3), in_log=True))
     fetch = node.follow()
     node.answer(fetch, node.records(BatchFacts(0, 1, 1), BatchFacts(1, 2, 1, None, dynamic(1, 3))))
     assert node.core.voters.ids == (1, 3)
@@ -208,7 +208,7 @@ def test_k595_49_voters_of_a_fetched_record_hold_at_once_and_a_truncation_takes_
 
 def test_what_a_snapshot_holds_is_not_cut_where_the_high_watermark_is_not_known() -> None:
     """As after a start of a node that keeps its log below its newest snapshot."""
-    node = ToldCore(log=((1, 0), (0, 10)), election=ElectionState(1))
+    node = ScriptedCore(log=((1, 0), (0, 10)), election=ElectionState(1))
     node.step(SnapshotWritten(SnapshotFile(SnapshotId(8, 1), 100)))
     fetch = node.follow(epoch=2)
     assert (node.core.high_watermark, node.core.log.start_offset) == (-1, 0)
@@ -218,7 +218,7 @@ def test_what_a_snapshot_holds_is_not_cut_where_the_high_watermark_is_not_known(
 
 
 def test_k595_33_the_first_record_of_an_epoch_names_its_voters_and_who_granted() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     (start,) = node.wanted(AppendEpochStart)
     assert (start.epoch, start.base_offset, start.leader_id) == (1, 0, 2)
@@ -227,7 +227,7 @@ def test_k595_33_the_first_record_of_an_epoch_names_its_voters_and_who_granted()
 
 
 def test_k595_57_a_wiped_disk_under_a_voters_id_counts_as_no_voter() -> None:
-    node = ToldCore(facts=QuorumFacts(1, dynamic(1, 2, 3), in_log=True), voters=())
+    node = ScriptedCore(facts=QuorumFacts(1, dynamic(1, 2, 3), in_log=True), voters=())
     node.lead()
     end = node.core.log.end_offset
     wiped = ReplicaKey(3, directory(33))
@@ -236,7 +236,7 @@ def test_k595_57_a_wiped_disk_under_a_voters_id_counts_as_no_voter() -> None:
     node.ask(fetch_of(key(3), end))
     assert node.core.high_watermark == end
 
-    me = ToldCore(
+    me = ScriptedCore(
         3, facts=QuorumFacts(1, VoterSet((dynamic(1).voters[0], Voter(wiped)))), voters=()
     )
     me.run_until(60_000)
@@ -249,7 +249,7 @@ def test_the_leader_remembers_and_parks_a_bounded_number_of_observers(
 ) -> None:
     monkeypatch.setattr(raft_leading, "OBSERVERS_MAX", 5)
     monkeypatch.setattr(raft_leading, "PARKED_MAX", 3)
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     node.ask(fetch_of(key(3), 1))
     waiting = [replace(fetch_of(key(n), 1), max_wait_ms=500) for n in range(10, 20)]
@@ -260,7 +260,7 @@ def test_the_leader_remembers_and_parks_a_bounded_number_of_observers(
 
 
 def test_k595_56_an_observer_asks_for_ever_without_harm() -> None:
-    node = ToldCore(9, config=RaftConfig(can_vote=False))
+    node = ScriptedCore(9, config=RaftConfig(can_vote=False))
     for _ in range(500):
         node.run_until(node.now_ms + 20)
         for fetch in node.take(FetchRequest):
@@ -273,7 +273,7 @@ def test_k595_56_an_observer_asks_for_ever_without_harm() -> None:
 # -- settings (K595-08) ---------------------------------------------------------------------------
 
 
-def _stands_after(node: ToldCore) -> int:
+def _stands_after(node: ScriptedCore) -> int:
     began = node.now_ms
     while node.core.role not in (Role.PROSPECTIVE, Role.CANDIDATE):
         node.tick(node.now_ms + 1)
@@ -281,24 +281,24 @@ def _stands_after(node: ToldCore) -> int:
 
 
 def _election_timeout(config: RaftConfig) -> int:
-    return _stands_after(ToldCore(config=config))
+    return _stands_after(ScriptedCore(config=config))
 
 
 def _fetch_timeout(config: RaftConfig) -> int:
-    node = ToldCore(config=config)
+    node = ScriptedCore(config=config)
     node.follow()
     return _stands_after(node)
 
 
 def _election_backoff(config: RaftConfig) -> int:
-    node = ToldCore(config=config)
+    node = ScriptedCore(config=config)
     node.follow()
     node.ask(EndQuorumEpochRequest(1, 1, (), node_of(1)))
     return _stands_after(node)
 
 
 def _retry_backoff(config: RaftConfig) -> int:
-    node = ToldCore(config=config, voters=(1, 2))
+    node = ScriptedCore(config=config, voters=(1, 2))
     node.answer(node.follow(), None)
     began = node.now_ms
     while not node.take(FetchRequest):
@@ -307,11 +307,11 @@ def _retry_backoff(config: RaftConfig) -> int:
 
 
 def _request_timeout(config: RaftConfig) -> int:
-    return ToldCore(config=config).follow().timeout_ms
+    return ScriptedCore(config=config).follow().timeout_ms
 
 
 def _fetched_bytes(config: RaftConfig) -> int:
-    request = ToldCore(config=config).follow().request
+    request = ScriptedCore(config=config).follow().request
     assert isinstance(request, FetchRequest)
     return request.max_bytes
 
@@ -349,7 +349,7 @@ def test_k595_08_each_setting_has_its_effect_and_kafkas_default(
     ids=["offset", "last epoch", "last epoch above its epoch", "epoch", "wait"],
 )
 def test_bad_input_absurd_numbers_in_a_fetch_change_nothing(request_: FetchRequest) -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     before = node.core.leadership
     assert before is not None
@@ -362,7 +362,7 @@ def test_bad_input_absurd_numbers_in_a_fetch_change_nothing(request_: FetchReque
 
 
 def test_bad_input_a_replica_that_asks_again_and_again_has_one_fetch_waiting() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     waits = FetchRequest(key(3), 1, 1, 1, high_watermark=1, max_wait_ms=60_000)
     node.ask(replace(waits, max_wait_ms=0))
@@ -374,7 +374,7 @@ def test_bad_input_a_replica_that_asks_again_and_again_has_one_fetch_waiting() -
 
 
 def test_bad_input_an_answer_of_an_older_epoch_or_to_an_older_question_appends_nothing() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     fetch = node.follow()
     old = node.records(BatchFacts(0, 1, 1))
     newer = node.follow(leader_id=3, epoch=2)
@@ -386,7 +386,7 @@ def test_bad_input_an_answer_of_an_older_epoch_or_to_an_older_question_appends_n
 
 
 def test_bad_input_a_damaged_batch_of_the_leader_is_asked_for_again_and_reported() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     fetch = node.follow()
     good = node.records(BatchFacts(0, 1, 1))
     node.answer(fetch, replace(good, fault="batch at offset 1: checksum"))
@@ -408,7 +408,7 @@ def test_bad_input_a_damaged_batch_of_the_leader_is_asked_for_again_and_reported
     ids=["not due", "an epoch above the leader's", "below the log"],
 )
 def test_bad_input_a_batch_that_was_not_asked_for_is_not_appended(batch: BatchFacts) -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     fetch = node.follow()
     node.answer(fetch, node.records(batch))
     assert node.core.log.end_offset == 0
@@ -416,7 +416,7 @@ def test_bad_input_a_batch_that_was_not_asked_for_is_not_appended(batch: BatchFa
 
 
 def test_bad_input_what_a_deposed_controller_proposes_is_not_appended() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     node.ask(VoteRequest(5, key(3), key(2), 4, 9, pre_vote=False))
     end = node.core.log.end_offset
@@ -425,7 +425,7 @@ def test_bad_input_what_a_deposed_controller_proposes_is_not_appended() -> None:
 
 
 def test_bad_input_what_a_leader_that_resigned_proposes_is_not_appended() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     node.step(Resign(0.0))
     assert node.core.role is Role.RESIGNED

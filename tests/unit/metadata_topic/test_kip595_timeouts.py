@@ -1,4 +1,4 @@
-"""Rows of KIP-595 about timeouts: which are kept, which are drawn anew, what counts as contact."""
+"""Rows of KIP-595 about timeouts: which are kept, which are drawn again, what counts as contact."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ from metadata_topic.raft.messages import (
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
-from tests.support.worlds.told_core import ToldCore, directory, key
+from tests.support.worlds.scripted_core import ScriptedCore, directory, key
 
 T = 1_000
 """The election timeout; a time is drawn from [T, 2T)."""
@@ -30,21 +30,21 @@ LATER = 400
 """So long after its time to stand was drawn a node hears of a higher epoch, or of a refusal."""
 
 
-def _unattached(random: float) -> ToldCore:
-    node = ToldCore(now_ms=NOW)
+def _unattached(random: float) -> ScriptedCore:
+    node = ScriptedCore(now_ms=NOW)
     node.step(Received(7, VoteRequest(1, key(1), key(2), 0, 0, pre_vote=False), random))
     assert node.core.role is Role.UNATTACHED, "a vote that is given draws the time"
     return node
 
 
-def _prospective(random: float) -> ToldCore:
-    node = ToldCore()
+def _prospective(random: float) -> ScriptedCore:
+    node = ScriptedCore()
     node.tick(NOW, random)
     assert node.core.role is Role.PROSPECTIVE
     return node
 
 
-def _candidate(random: float) -> ToldCore:
+def _candidate(random: float) -> ScriptedCore:
     node = _prospective(0.0)
     pre_vote, _ = node.take(VoteRequest)
     node.answer(pre_vote, node.yes(), random)
@@ -52,19 +52,19 @@ def _candidate(random: float) -> ToldCore:
     return node
 
 
-def _resigned(random: float) -> ToldCore:
-    node = ToldCore(election=ElectionState(1, 2, None), now_ms=NOW, random=random)
+def _resigned(random: float) -> ScriptedCore:
+    node = ScriptedCore(election=ElectionState(1, 2, None), now_ms=NOW, random=random)
     assert node.core.role is Role.RESIGNED
     return node
 
 
-def _follower(random: float) -> ToldCore:
-    node = ToldCore(now_ms=NOW, random=random)
+def _follower(random: float) -> ScriptedCore:
+    node = ScriptedCore(now_ms=NOW, random=random)
     node.follow()
     return node
 
 
-def _leader(random: float) -> ToldCore:
+def _leader(random: float) -> ScriptedCore:
     node = _candidate(random)
     vote, _ = node.take(VoteRequest)
     node.answer(vote, node.yes(), random)
@@ -72,7 +72,7 @@ def _leader(random: float) -> ToldCore:
     return node
 
 
-def _stands_at(node: ToldCore) -> int:
+def _stands_at(node: ScriptedCore) -> int:
     while node.core.role is not Role.PROSPECTIVE:
         node.tick(node.now_ms + 1)
     return node.now_ms
@@ -81,7 +81,7 @@ def _stands_at(node: ToldCore) -> int:
 @pytest.mark.parametrize("random", [0.0, 0.9])
 @pytest.mark.parametrize("made", [_unattached, _prospective, _candidate, _resigned])
 def test_k595_23_a_higher_epoch_leaves_the_time_to_stand_as_it_was(
-    made: Callable[[float], ToldCore], random: float
+    made: Callable[[float], ScriptedCore], random: float
 ) -> None:
     node = made(random)
     _hear_of_a_higher_epoch(node, 0.5)
@@ -91,7 +91,7 @@ def test_k595_23_a_higher_epoch_leaves_the_time_to_stand_as_it_was(
 @pytest.mark.parametrize("random", [0.0, 0.9])
 @pytest.mark.parametrize("made", [_follower, _leader])
 def test_k595_23_with_a_higher_epoch_who_did_not_stand_draws_a_time(
-    made: Callable[[float], ToldCore], random: float
+    made: Callable[[float], ScriptedCore], random: float
 ) -> None:
     node = made(0.5)
     _hear_of_a_higher_epoch(node, random)
@@ -110,19 +110,19 @@ def test_k595_23_a_prospective_that_was_refused_draws_a_new_time(random: float) 
     assert _stands_at(node) == NOW + LATER + T + int(random * T)
 
 
-def _hear_of_a_higher_epoch(node: ToldCore, random: float) -> None:
-    """From a candidate whose log is shorter, so that it gets no vote, which would draw anew."""
+def _hear_of_a_higher_epoch(node: ScriptedCore, random: float) -> None:
+    """From a candidate whose log is shorter, so that it gets no vote, which would draw again."""
     node.core.log.append(1, node.core.log.end_offset, node.core.log.end_offset + 5)
     node.now_ms = NOW + LATER
     vote = VoteRequest(9, key(3), key(2), 0, 0, pre_vote=False)
-    (answer,) = ToldCore.answers(node.step(Received(7, vote, random)))
+    (answer,) = ScriptedCore.answers(node.step(Received(7, vote, random)))
     assert isinstance(answer, Respond)
     assert answer.response == VoteResponse(ErrorCode.NONE, Standing(9), granted=False)
     assert (node.core.role, node.core.epoch) == (Role.UNATTACHED, 9)
 
 
 def test_k595_25_where_pre_vote_is_not_known_a_node_stands_at_once() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.tick(NOW)
     first, _ = node.take(VoteRequest)
     assert first.request.pre_vote  # type: ignore[union-attr]
@@ -136,7 +136,7 @@ def test_k595_36_an_observer_whose_address_is_known_is_sent_no_begin() -> None:
     voters = VoterSet(
         tuple(Voter(key(one), (VoterEndpoint("CONTROLLER", f"n{one}", 9093),)) for one in (1, 2, 3))
     )
-    node = ToldCore(facts=QuorumFacts(1, voters, in_log=True), voters=())
+    node = ScriptedCore(facts=QuorumFacts(1, voters, in_log=True), voters=())
     node.lead()
     for begin in node.take(BeginQuorumEpochRequest):
         node.answer(begin, None)
@@ -156,7 +156,7 @@ def test_k595_36_an_observer_whose_address_is_known_is_sent_no_begin() -> None:
 def test_k595_24_a_voter_that_fetches_a_snapshot_counts_for_the_leaders_majority(
     fetches: bool,
 ) -> None:
-    node = ToldCore(log=((1, 0), (0, 400)), election=ElectionState(1))
+    node = ScriptedCore(log=((1, 0), (0, 400)), election=ElectionState(1))
     node.lead()
     snapshot_id, epoch = SnapshotId(250, 1), node.core.epoch
     node.step(SnapshotWritten(SnapshotFile(snapshot_id, 1_000)))
@@ -169,7 +169,7 @@ def test_k595_24_a_voter_that_fetches_a_snapshot_counts_for_the_leaders_majority
 
 
 def test_k595_24_parked_fetches_are_answered_when_the_leader_gives_up() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     epoch, end = node.core.epoch, node.core.log.end_offset
     node.core.replica.high_watermark = end
@@ -177,13 +177,13 @@ def test_k595_24_parked_fetches_are_answered_when_the_leader_gives_up() -> None:
         node.ask(FetchRequest(key(9), epoch, end, epoch, high_watermark=end, max_wait_ms=60_000))
         == []
     )
-    (answer,) = ToldCore.answers(_until_it_gives_up(node))
+    (answer,) = ScriptedCore.answers(_until_it_gives_up(node))
     assert isinstance(answer, Respond)
     assert isinstance(answer.response, FetchResponse)
     assert answer.response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _until_it_gives_up(node: ToldCore) -> list:  # type: ignore[type-arg]
+def _until_it_gives_up(node: ScriptedCore) -> list:  # type: ignore[type-arg]
     done = []
     while node.core.role is Role.LEADER:
         node.now_ms += 100
@@ -193,7 +193,7 @@ def _until_it_gives_up(node: ToldCore) -> list:  # type: ignore[type-arg]
 
 def test_k595_46_a_replica_is_caught_up_as_of_the_time_whose_records_it_has() -> None:
     """KIP-836: at the end now, or at what was the end when it asked the time before."""
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     (progress,) = [one for voter, one in node.leading.voters.items() if voter.id == 3]
 
@@ -213,7 +213,7 @@ def test_k595_46_a_replica_is_caught_up_as_of_the_time_whose_records_it_has() ->
 
 def test_an_observer_is_remembered_for_five_minutes() -> None:
     """So long the idle leader writes NoOp records for it."""
-    node = ToldCore(voters=(2,))
+    node = ScriptedCore(voters=(2,))
     node.ask(FetchRequest(key(9), node.core.epoch, 0, 0, max_wait_ms=0))
     began = node.now_ms
     node.tick(began + 5 * 60_000)

@@ -35,7 +35,7 @@ from metadata_topic.raft.messages import (
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey
-from tests.support.worlds.told_core import ToldCore, key, leading, node_of
+from tests.support.worlds.scripted_core import ScriptedCore, key, leading, node_of
 
 SNAPSHOT = SnapshotId(250, 1)
 OTHER = SnapshotId(300, 1)
@@ -51,18 +51,18 @@ def refusal(error: ErrorCode) -> FetchSnapshotResponse:
     return FetchSnapshotResponse(error, LEADER, SNAPSHOT)
 
 
-def fetching() -> tuple[ToldCore, Send]:
+def fetching() -> tuple[ScriptedCore, Send]:
     """A follower that was sent to a snapshot, and its first request for it."""
-    node = ToldCore()
+    node = ScriptedCore()
     fetch = node.follow()
     node.answer(fetch, FetchResponse(ErrorCode.NONE, LEADER, -1, 250, snapshot_id=SNAPSHOT))
     (first,) = node.take(FetchSnapshotRequest)
     return node, first
 
 
-def serving(*ids: SnapshotId, snapshot_max_bytes: int = 1 << 20) -> ToldCore:
+def serving(*ids: SnapshotId, snapshot_max_bytes: int = 1 << 20) -> ScriptedCore:
     """A leader whose log begins at the first of its snapshots."""
-    node = ToldCore(
+    node = ScriptedCore(
         log=((1, 0), (0, 400)), config=RaftConfig(snapshot_max_bytes=snapshot_max_bytes)
     )
     node.lead()
@@ -73,7 +73,7 @@ def serving(*ids: SnapshotId, snapshot_max_bytes: int = 1 << 20) -> ToldCore:
     return node
 
 
-def asked(node: ToldCore, snapshot_id: SnapshotId, position: int, max_bytes: int = 10):
+def asked(node: ScriptedCore, snapshot_id: SnapshotId, position: int, max_bytes: int = 10):
     (answer,) = node.ask(
         FetchSnapshotRequest(key(3), node.core.epoch, snapshot_id, position, max_bytes)
     )
@@ -127,7 +127,7 @@ def test_k630_22_an_answer_with_another_id_or_position_changes_nothing(
     ids=["nothing", "more than there is", "a negative size"],
 )
 def test_bad_input_a_chunk_of_an_absurd_size_is_not_written(answer: FetchSnapshotResponse) -> None:
-    """Also a part of N109: the download begins anew."""
+    """Also a part of N109: the download begins again."""
     node, first = fetching()
     node.answer(first, answer)
     assert node.wanted(WriteChunk) == []
@@ -156,10 +156,10 @@ def test_k630_22_a_chunk_of_a_download_given_up_is_none_of_the_next_of_that_snap
     (fetch,) = node.take(FetchRequest)
     led_anew = leading(2, 3)
     node.answer(fetch, FetchResponse(ErrorCode.NONE, led_anew, -1, 250, snapshot_id=SNAPSHOT))
-    (anew,) = node.take(FetchSnapshotRequest)
-    assert anew.request.position == 0
+    (again,) = node.take(FetchSnapshotRequest)
+    assert again.request.position == 0
     five = FetchSnapshotResponse(ErrorCode.NONE, led_anew, SNAPSHOT, SIZE, 0, b"b" * 5)
-    node.answer(anew, five)
+    node.answer(again, five)
     node.step(ChunkWritten(SNAPSHOT, 10))
     assert node.take(FetchSnapshotRequest) == [], "it is the first download's"
     node.step(ChunkWritten(SNAPSHOT, 5))
@@ -188,8 +188,8 @@ def test_k630_24_an_error_leads_back_to_fetch_and_the_next_download_begins_at_0(
     (fetch,) = node.take(FetchRequest)
     assert fetch.request.offset == 0
     node.answer(fetch, FetchResponse(ErrorCode.NONE, LEADER, -1, 300, snapshot_id=OTHER))
-    (anew,) = node.take(FetchSnapshotRequest)
-    assert (anew.request.snapshot_id, anew.request.position) == (OTHER, 0)
+    (again,) = node.take(FetchSnapshotRequest)
+    assert (again.request.snapshot_id, again.request.position) == (OTHER, 0)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_k630_20_chunks_that_come_keep_the_leader_and_so_does_their_installation
 
 
 def test_bad_input_a_snapshot_below_what_is_committed_here_ends_the_node() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     fetch = node.follow()
     node.answer(fetch, node.records(BatchFacts(0, 300, 1), high_watermark=300))
     assert node.core.high_watermark == 300
@@ -330,7 +330,7 @@ def test_k630_19_an_offset_below_the_log_start_is_sent_to_the_newest_snapshot() 
 def test_k630_19_an_empty_log_is_sent_to_a_snapshot_also_where_the_log_is_still_whole(
     last_fetched_epoch: int,
 ) -> None:
-    node = ToldCore(log=((1, 0), (0, 400)))
+    node = ScriptedCore(log=((1, 0), (0, 400)))
     node.lead()
     node.step(SnapshotWritten(SnapshotFile(SNAPSHOT, SIZE)))
     (answer,) = node.ask(FetchRequest(key(3), node.core.epoch, 0, last_fetched_epoch))

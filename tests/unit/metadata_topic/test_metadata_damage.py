@@ -101,7 +101,7 @@ def test_after_a_power_cut_only_the_last_batch_can_be_a_torn_tail(home: Home) ->
     assert set(home.life().image.topics_by_name) == {"a", "b"}
 
 
-def test_the_message_names_file_position_offset_and_the_way_out(home: Home) -> None:
+def test_the_message_names_file_position_offset_and_the_remedy(home: Home) -> None:
     async def work(node: MetadataNode) -> None:
         await three_topics(node)
         await node.snapshot()
@@ -278,8 +278,8 @@ def test_a_log_cut_to_nothing_is_not_begun_anew(home: Home) -> None:
     assert "damaged at position 0 (offset 0)" in refused(home)
 
 
-def test_a_snapshot_without_its_log_is_refused_and_the_way_out_works(home: Home) -> None:
-    """docs/metadata-log.md says how to go on from a snapshot."""
+def test_a_snapshot_without_its_log_is_refused_and_the_remedy_works(home: Home) -> None:
+    """docs/metadata-log.md says how to continue from a snapshot."""
 
     async def work(node: MetadataNode) -> None:
         await three_topics(node)

@@ -115,7 +115,7 @@ def facts(image: MetadataImage) -> dict[str, Any]:
     }
 
 
-def judge(base: Base, case: Damaged, found: MetadataNode | str) -> str:
+def validate(base: Base, case: Damaged, found: MetadataNode | str) -> str:
     if isinstance(found, str):
         return "" if case.file in found else f"refused without naming the file: {found}"
     if found.leader_epoch <= base.epoch:
@@ -135,7 +135,7 @@ def test_the_same_metadata_or_a_refusal(killed: bool, root: Path) -> None:
     base = make_base(root, killed=killed)
     wrong = []
     for case in drawn(base.files, share=SHARE):
-        complaint = judge(base, case, start(base, case))
+        complaint = validate(base, case, start(base, case))
         if complaint:
             wrong.append(f"{case}: {complaint}")
     assert not wrong, f"{len(wrong)} defects:\n" + "\n".join(wrong[:40])

@@ -1,4 +1,4 @@
-"""A metadata node opens directories that Apache Kafka 4.3.1 left, and goes on where it stopped."""
+"""A metadata node opens directories of Apache Kafka 4.3.1 and continues where it stopped."""
 
 import shutil
 from collections import Counter
@@ -55,7 +55,7 @@ def kafka_home(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("keep_snapshots", [True, False])
-async def test_a_single_node_goes_on_in_the_next_epoch(
+async def test_a_single_node_continues_in_the_next_epoch(
     kafka_home: Path, keep_snapshots: bool
 ) -> None:
     if not keep_snapshots:

@@ -20,7 +20,7 @@ from runtime.disk import Disk
 from tests.support.sim.ports import simulated
 from tests.support.worlds.driven_quorum import CLUSTER_ID, Done, DrivenQuorum, Wire
 from tests.support.worlds.pools import HeldPool, turns
-from tests.support.worlds.told_core import ToldCore, key
+from tests.support.worlds.scripted_core import ScriptedCore, key
 
 
 @dataclass
@@ -89,7 +89,7 @@ async def elected(node: MetadataNode, quorum: DrivenQuorum) -> "asyncio.Future[N
     return ready
 
 
-async def test_a_leader_whose_first_question_is_not_answered_in_time_goes_on_waiting(
+async def test_a_leader_whose_first_question_is_not_answered_in_time_continues_waiting(
     tmp_path: Path,
 ) -> None:
     """Its quorum is slow, or its disk: the broker on it starts later, instead of never."""
@@ -109,7 +109,7 @@ async def test_a_leader_whose_first_question_is_not_answered_in_time_goes_on_wai
     await ready
 
 
-async def test_a_node_that_led_and_is_deposed_before_it_is_ready_goes_on_waiting(
+async def test_a_node_that_led_and_is_deposed_before_it_is_ready_continues_waiting(
     tmp_path: Path,
 ) -> None:
     node, quorum = first_of_three(tmp_path)
@@ -121,7 +121,7 @@ async def test_a_node_that_led_and_is_deposed_before_it_is_ready_goes_on_waiting
         quorum.advance(100)
         await turns(5)
     assert not node.is_leader
-    assert not ready.done(), "it has not caught up with those who go on without it"
+    assert not ready.done(), "it has not caught up with those who continue without it"
     quorum.cut = set()
     for _ in range(200):
         quorum.advance(100)
@@ -160,18 +160,18 @@ def test_a_snapshot_is_not_all_that_is_committed() -> None:
     assert readiness.is_ready
 
 
-def high_watermark(node: ToldCore) -> int:
+def high_watermark(node: ScriptedCore) -> int:
     return describe_quorum(node.core, Now(0, node.now_ms)).high_watermark
 
 
 def test_a_new_leader_names_no_high_watermark_before_it_commits_in_its_epoch() -> None:
     """As Kafka. What it knew as a follower may be less than what its predecessor acknowledged."""
-    node = ToldCore()
+    node = ScriptedCore()
     fetch = node.follow()
     node.answer(fetch, node.records(BatchFacts(0, 8, 1), high_watermark=5))
     assert high_watermark(node) == 5
     node.lead()
     assert high_watermark(node) == -1
-    assert node.core.high_watermark == 5, "it goes on to know it"
+    assert node.core.high_watermark == 5, "it continues to know it"
     node.ask(FetchRequest(key(3), node.core.epoch, 9, node.core.epoch))
     assert high_watermark(node) == node.core.high_watermark == 9

@@ -40,5 +40,5 @@ def test_a_restarted_voter_does_not_cut_its_log_below_its_own_snapshot(tmp_path:
     voter.start()
     quorum.advance(10_000)
     assert before <= voter.names, "a mixture of two histories"
-    assert isinstance(voter.failures[0], RaftFailureError), "it went on"
+    assert isinstance(voter.failures[0], RaftFailureError), "it continued"
     assert f"below {snapshot_id.end_offset}" in str(voter.failures[0])

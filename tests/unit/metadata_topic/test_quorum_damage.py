@@ -197,7 +197,7 @@ def test_before_the_log_is_cut_the_note_says_less(quorum: DrivenQuorum) -> None:
 def test_a_damaged_voter_fetches_the_log_again_when_the_others_have_all_of_it(
     quorum: DrivenQuorum,
 ) -> None:
-    """The way out of docs/metadata-log.md: only its vote and who votes stay."""
+    """The remedy of docs/metadata-log.md: only its vote and who votes stay."""
     quorum.start()
     leader, damaged, other = parts(quorum)
     propose(quorum, leader)

@@ -12,7 +12,7 @@ from metadata_topic.raft.voters import Voter, VoterEndpoint, VoterSet
 from runtime.metrics import Registry, Sample
 from tests.support.sim.clock import ManualClock
 from tests.support.worlds.replica_quorum import ReplicaNode, ReplicaQuorum
-from tests.support.worlds.told_core import ToldCore, key
+from tests.support.worlds.scripted_core import ScriptedCore, key
 
 RAFT = "kafka_server_raft_metrics_"
 CONTROLLER = "kafka_controller_KafkaController_"
@@ -30,7 +30,7 @@ def by_name(samples: Iterable[Sample]) -> dict[str, float]:
     }
 
 
-def shown(node: ToldCore) -> dict[str, float]:
+def shown(node: ScriptedCore) -> dict[str, float]:
     """The same of a core alone."""
     registry = Registry()
     RaftMetrics(registry, ManualClock()).show(node.core)
@@ -127,7 +127,7 @@ def test_an_election_is_timed_by_who_stood_in_it(tmp_path: Path) -> None:
 
 
 def test_what_is_not_known_yet_is_said_in_kafkas_numbers() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     seen = shown(node)
     assert seen[f"{RAFT}current_state[unattached]"] == 1
     assert seen[f"{RAFT}current_leader"] == -1
@@ -144,8 +144,8 @@ def test_what_is_not_known_yet_is_said_in_kafkas_numbers() -> None:
     assert f"{RAFT}current_state[observer]" in shown(_following(9))
 
 
-def _following(node_id: int) -> ToldCore:
-    node = ToldCore(node_id)
+def _following(node_id: int) -> ScriptedCore:
+    node = ScriptedCore(node_id)
     node.follow()
     return node
 
@@ -156,7 +156,7 @@ def test_voters_and_observers_are_counted_as_they_come_and_go() -> None:
         endpoints[without_address] = ()
         return VoterSet(tuple(Voter(key(one), endpoints[one]) for one in ids))
 
-    node = ToldCore(facts=QuorumFacts(1, voters(1, 2, 3), in_log=True), voters=())
+    node = ScriptedCore(facts=QuorumFacts(1, voters(1, 2, 3), in_log=True), voters=())
     node.lead()
     seen = shown(node)
     assert seen[f"{RAFT}number_of_voters"] == 3
@@ -165,7 +165,7 @@ def test_voters_and_observers_are_counted_as_they_come_and_go() -> None:
     node.ask(FetchRequest(key(9), node.core.epoch, 1, node.core.epoch))
     assert shown(node)[f"{RAFT}number_of_observers"] == 1
 
-    follower = ToldCore(facts=QuorumFacts(1, voters(1, 2, 3), in_log=True), voters=())
+    follower = ScriptedCore(facts=QuorumFacts(1, voters(1, 2, 3), in_log=True), voters=())
     fetch = follower.follow()
     fewer = BatchFacts(0, 1, 1, None, voters(1, 2, without_address=1))
     follower.answer(fetch, follower.records(fewer))
@@ -179,7 +179,7 @@ def test_voters_that_are_not_committed_are_a_change_on_the_way() -> None:
     first = VoterSet(
         tuple(Voter(key(i), (VoterEndpoint("CONTROLLER", f"n{i}", 9093),)) for i in (1, 2, 3))
     )
-    node = ToldCore(voters=(), facts=QuorumFacts(1, first))
+    node = ScriptedCore(voters=(), facts=QuorumFacts(1, first))
     node.lead()
     assert shown(node)[f"{RAFT}uncommitted_voter_change"] == 1, "its first batch names them"
     end = node.core.log.end_offset

@@ -227,7 +227,7 @@ def test_a_controller_outside_the_voters_does_not_start_without_quorum_state_eit
         (ME, DYNAMIC, with_voters(THREE, replace(NEW, newest_snapshot=BOOTSTRAP_ID))),
     ],
 )
-def test_who_goes_on_without_quorum_state(
+def test_who_continues_without_quorum_state(
     me: ReplicaKey, settings: QuorumSettings, found: FoundQuorum
 ) -> None:
     assert plan_quorum_start(me, settings, found).election == ElectionState()

@@ -141,7 +141,8 @@ DIFFERS = (
         ),
     ),
     Differs(
-        "the leader calls a voter that takes it for lost: Kafka's goes on with its pre-vote, ours "
+        "the leader calls a voter that takes it for lost: Kafka's continues with its pre-vote, "
+        "ours "
         "follows again",
         frozenset({"role"}),
         lambda row, theirs: (
@@ -184,7 +185,8 @@ DIFFERS = (
         lambda row, mine: mine.role == "unattached" and mine.granted is True,
     ),
     Differs(
-        "a controller outside the voters that has fetched: Kafka refuses its pre-vote, ours judges "
+        "a controller outside the voters that has fetched: Kafka refuses its pre-vote, ours "
+        "validates "
         "like an unattached voter",
         frozenset({"granted"}),
         lambda row, theirs: row["world"] == "outside" and asked(row, "VOTE", "pre-vote"),

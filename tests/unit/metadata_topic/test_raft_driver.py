@@ -11,7 +11,7 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import iter_batches
 from metadata_topic.quorum.driver.driver import RaftFailureError
 from metadata_topic.quorum.driver.log_work import LINES_FSYNC_MS
-from metadata_topic.quorum.driver.outgoing_messages import FETCHES_A_TURN
+from metadata_topic.quorum.driver.outgoing_messages import FETCHES_PER_ITERATION
 from metadata_topic.quorum.log.fetched import BATCHES_MAX
 from metadata_topic.raft.effects import RespondRecords
 from metadata_topic.raft.messages import (
@@ -488,10 +488,10 @@ def test_very_many_parked_fetches_are_answered_in_turns(tmp_path: Path) -> None:
     quorum = DrivenQuorum(tmp_path, [1])
     quorum.start()
     node = quorum.members[1]
-    many = 2 * FETCHES_A_TURN + 10
+    many = 2 * FETCHES_PER_ITERATION + 10
     answers = _park(node, many)
     assert node.propose_noop()
-    assert len(answers) == FETCHES_A_TURN, "others have a turn in between"
+    assert len(answers) == FETCHES_PER_ITERATION, "others have a turn in between"
     assert core_of(node).parked_count == 0
     quorum.advance(0)
     assert len(answers) == many
@@ -502,7 +502,7 @@ def test_a_leader_that_ends_answers_all_that_are_parked(tmp_path: Path) -> None:
     quorum = DrivenQuorum(tmp_path, [1])
     quorum.start()
     node = quorum.members[1]
-    many = 2 * FETCHES_A_TURN + 10
+    many = 2 * FETCHES_PER_ITERATION + 10
     answers = _park(node, many)
     closed: list[bool] = []
     assert node.driver is not None

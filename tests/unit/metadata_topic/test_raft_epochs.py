@@ -34,7 +34,7 @@ from metadata_topic.raft.messages import (
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import VoterSet
-from tests.support.worlds.told_core import ToldCore, key, leading, node_of
+from tests.support.worlds.scripted_core import ScriptedCore, key, leading, node_of
 
 STRANGER = 77
 EPOCH = 5
@@ -55,11 +55,11 @@ def raising(kind: str, sender: int, epoch: int, address: Node | None = None) -> 
             return VoteRequest(epoch, key(sender), key(2), EPOCH, 99, pre_vote=pre_vote)
 
 
-def unattached(**more: object) -> ToldCore:
-    return ToldCore(election=ElectionState(EPOCH), log=((EPOCH, 0), (0, 10)), **more)  # type: ignore[arg-type]
+def unattached(**more: object) -> ScriptedCore:
+    return ScriptedCore(election=ElectionState(EPOCH), log=((EPOCH, 0), (0, 10)), **more)  # type: ignore[arg-type]
 
 
-def error_of(node: ToldCore, request: Request) -> ErrorCode:
+def error_of(node: ScriptedCore, request: Request) -> ErrorCode:
     (answer,) = node.ask(request)
     assert isinstance(answer, Respond)
     return answer.response.error
@@ -178,7 +178,7 @@ def test_many_forged_requests_are_one_question_at_a_time() -> None:
     assert len([one for one in node.take(FetchRequest) if one.to == node_of(3)]) == 1
 
 
-def probes(node: ToldCore) -> list[Send]:
+def probes(node: ScriptedCore) -> list[Send]:
     """What it asked since the last call to learn an epoch."""
     return [
         one
@@ -235,7 +235,7 @@ def test_a_closing_node_asks_nobody_for_its_epoch() -> None:
 # -- answers ----------------------------------------------------------------------------------
 
 
-def asked(kind: str) -> tuple[ToldCore, Send]:
+def asked(kind: str) -> tuple[ScriptedCore, Send]:
     """A node in the role that sends such a request, and one that it sent to voter 3 or 1."""
     node = unattached()
     match kind:
@@ -339,7 +339,7 @@ def test_a_bootstrap_server_may_name_any_epoch_in_its_answer() -> None:
 
 
 def test_the_last_epoch_is_proposed_and_none_after_it() -> None:
-    node = ToldCore(election=ElectionState(EPOCH_MAX - 1))
+    node = ScriptedCore(election=ElectionState(EPOCH_MAX - 1))
     node.lead()
     assert node.core.epoch == EPOCH_MAX
     assert any("is the last" in one for one in node.reports)
@@ -349,7 +349,7 @@ def test_the_last_epoch_is_proposed_and_none_after_it() -> None:
 
 
 def test_a_voter_in_the_last_epoch_rests_and_says_so() -> None:
-    node = ToldCore(election=ElectionState(EPOCH_MAX, 2, key(2)))
+    node = ScriptedCore(election=ElectionState(EPOCH_MAX, 2, key(2)))
     node.run_until(60_000)
     assert node.core.epoch == EPOCH_MAX
     assert node.fatal == []
@@ -359,7 +359,7 @@ def test_a_voter_in_the_last_epoch_rests_and_says_so() -> None:
 @pytest.mark.parametrize("kind", RAISING)
 def test_bad_input_an_epoch_above_the_last_is_refused_from_near_it_too(kind: str) -> None:
     """A step of one, which is believed elsewhere, and would end the process here."""
-    node = ToldCore(election=ElectionState(EPOCH_MAX), log=((EPOCH, 0), (0, 10)))
+    node = ScriptedCore(election=ElectionState(EPOCH_MAX), log=((EPOCH, 0), (0, 10)))
     assert error_of(node, raising(kind, 3, EPOCH_MAX + 1)) is ErrorCode.INVALID_REQUEST
     (probe,) = [one for one in node.take(FetchRequest) if one.to == node_of(3)]
     node.answer(probe, answer_in("fetch", EPOCH_MAX + 1))
@@ -369,10 +369,10 @@ def test_bad_input_an_epoch_above_the_last_is_refused_from_near_it_too(kind: str
 @pytest.mark.parametrize(
     ("voters", "epoch"), [((1, 2, 3), EPOCH_MAX + 1), ((2,), EPOCH_MAX + 1), ((2,), EPOCH_MAX)]
 )
-def test_a_quorum_state_that_leaves_no_epoch_ends_the_start_with_the_way_out(
+def test_a_quorum_state_that_leaves_no_epoch_ends_the_start_with_the_remedy(
     voters: tuple[int, ...], epoch: int
 ) -> None:
-    node = ToldCore(voters=voters, election=ElectionState(epoch))
+    node = ScriptedCore(voters=voters, election=ElectionState(epoch))
     assert "format this node as one that lost its disk" in node.fatal[0]
     assert node.wanted(Persist) == []
 
@@ -392,7 +392,7 @@ def test_a_stranger_does_not_end_a_leadership_that_a_majority_fetches_from(kind:
 
 
 def test_the_sole_voter_never_hears_a_stranger() -> None:
-    node = ToldCore(voters=(2,))
+    node = ScriptedCore(voters=(2,))
     assert node.core.role is Role.LEADER
     for _ in range(122):
         node.tick(node.now_ms + 20)
@@ -452,7 +452,7 @@ def test_an_observer_whose_leader_is_silent_hears_a_stranger() -> None:
 
 def test_a_sole_voter_that_cannot_lead_looks_for_others() -> None:
     boot = Node(-1, "boot", 1)
-    node = ToldCore(voters=(2,), config=RaftConfig(bootstrap=(boot,)))
+    node = ScriptedCore(voters=(2,), config=RaftConfig(bootstrap=(boot,)))
     assert node.core.role is Role.LEADER
     node.step(AbleToLead(False, 0.0))
     node.run_until(60_000)

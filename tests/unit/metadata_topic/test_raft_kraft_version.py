@@ -8,8 +8,8 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode
 from metadata_topic.raft.config import RaftConfig
-from metadata_topic.raft.effects import AppendVoters, AwaitTurn, Persist, Respond, Send
-from metadata_topic.raft.events import AppendTurn, SnapshotInstalled, Truncated
+from metadata_topic.raft.effects import AppendVoters, AwaitAppend, Persist, Respond, Send
+from metadata_topic.raft.events import AppendGranted, SnapshotInstalled, Truncated
 from metadata_topic.raft.log_view import SnapshotFile
 from metadata_topic.raft.messages import (
     AddVoterRequest,
@@ -33,7 +33,7 @@ from metadata_topic.raft.messages import (
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
-from tests.support.worlds.told_core import ToldCore, directory, key, leading, node_of
+from tests.support.worlds.scripted_core import ScriptedCore, directory, key, leading, node_of
 
 HERE = RaftConfig(endpoints=(VoterEndpoint("CONTROLLER", "n2", 9093),))
 
@@ -48,20 +48,20 @@ def voter(node_id: int, *, host: str = "", **changes: Any) -> Voter:
 ALL = VoterSet((voter(1), voter(2), voter(3)))
 
 
-def said(node: ToldCore, request: Request) -> list[VoterResponse]:
+def said(node: ScriptedCore, request: Request) -> list[VoterResponse]:
     found = [one for one in node.ask(request) if isinstance(one, Respond)]
     return [one.response for one in found if isinstance(one.response, VoterResponse)]
 
 
-def fetch(node: ToldCore, replica: ReplicaKey) -> None:
+def fetch(node: ScriptedCore, replica: ReplicaKey) -> None:
     """A replica shows that it has flushed all of the leader's log."""
     end, epoch = node.core.log.end_offset, node.core.epoch
     node.ask(FetchRequest(replica, epoch, end, epoch, max_wait_ms=0), token=1000 + replica.id)
 
 
-def leader(*tell: Voter) -> ToldCore:
+def leader(*tell: Voter) -> ScriptedCore:
     """Node 2 of the static voters 1, 2 and 3: its epoch has begun, and these have told of them."""
-    node = ToldCore(config=HERE)
+    node = ScriptedCore(config=HERE)
     node.lead()
     for other in (1, 3):
         fetch(node, key(other))
@@ -74,7 +74,7 @@ def codes(answers: Sequence[VoterResponse]) -> list[ErrorCode]:
     return [one.error for one in answers]
 
 
-def upgrade(node: ToldCore, level: int = 1, **changes: Any) -> list[VoterResponse]:
+def upgrade(node: ScriptedCore, level: int = 1, **changes: Any) -> list[VoterResponse]:
     """The others answer where they said that they listen."""
     answers = said(node, UpgradeKraftVersionRequest(node.core.epoch, level, **changes))
     for asked in node.take(ApiVersionsRequest):
@@ -82,7 +82,7 @@ def upgrade(node: ToldCore, level: int = 1, **changes: Any) -> list[VoterRespons
     return answers
 
 
-def answered(node: ToldCore) -> list[ErrorCode]:
+def answered(node: ScriptedCore) -> list[ErrorCode]:
     """All answers to requests about voters so far."""
     found = [one.response for one in node.wanted(Respond)]
     return [one.error for one in found if isinstance(one, VoterResponse)]
@@ -95,9 +95,9 @@ def test_what_all_voters_have_said_goes_into_the_log_in_one_batch() -> None:
     node = leader(voter(1), voter(3, host="moved"))
     base = node.core.log.end_offset
     assert upgrade(node) == []
-    assert len(node.wanted(AwaitTurn)) == 1
+    assert len(node.wanted(AwaitAppend)) == 1
     assert node.core.history.latest.kraft_version == 0, "the controller's decisions come first"
-    node.step(AppendTurn())
+    node.step(AppendGranted())
     wanted = ALL.with_voter(voter(3, host="moved"))
     assert node.wanted(AppendVoters) == [AppendVoters(1, base, wanted, kraft_version=1)]
     assert node.core.history.latest == QuorumFacts(1, wanted, in_log=True)
@@ -109,13 +109,13 @@ def test_what_all_voters_have_said_goes_into_the_log_in_one_batch() -> None:
     assert node.core.replica.node_of(3) == Node(3, "moved", 9093), "the settings' is the old one"
 
 
-def test_followers_go_on_to_count_by_the_disks_that_they_named() -> None:
+def test_followers_continue_to_count_by_the_disks_that_they_named() -> None:
     node = leader(voter(1), voter(3))
     node.now_ms += 60_000  # long after it was elected
     fetch(node, key(1))
     fetch(node, key(3))
     upgrade(node)
-    node.step(AppendTurn())
+    node.step(AppendGranted())
     assert node.core.role is Role.LEADER, "a majority has fetched a moment ago"
     assert set(node.leading.voters) == {key(1), key(3)}
     end = node.core.log.end_offset
@@ -131,13 +131,13 @@ def test_from_then_on_voters_change_one_at_a_time() -> None:
     upgrade(node)
     assert codes(said(node, RemoveVoterRequest(1, key(3)))) == [ErrorCode.REQUEST_TIMED_OUT]
     assert codes(upgrade(node)) == [ErrorCode.REQUEST_TIMED_OUT], "one is under way"
-    node.step(AppendTurn())
+    node.step(AppendGranted())
     node.tick(node.now_ms + 2_000)
     assert answered(node)[-1] is ErrorCode.REQUEST_TIMED_OUT, "its time is over"
     assert codes(upgrade(node)) == [ErrorCode.REQUEST_TIMED_OUT], "nor is it committed"
     fetch(node, key(1))
     assert said(node, RemoveVoterRequest(1, key(3))) == []
-    node.step(AppendTurn())
+    node.step(AppendGranted())
     assert node.core.voters == ALL.without(3)
 
 
@@ -146,7 +146,7 @@ def test_a_level_that_is_there_is_fine_and_writes_nothing() -> None:
     assert codes(upgrade(node, 0)) == [ErrorCode.NONE]
     done = leader(voter(1), voter(3))
     upgrade(done)
-    done.step(AppendTurn())
+    done.step(AppendGranted())
     fetch(done, key(1))
     end = done.core.log.end_offset
     assert codes(upgrade(done)) == [ErrorCode.NONE]
@@ -156,17 +156,17 @@ def test_a_level_that_is_there_is_fine_and_writes_nothing() -> None:
 def test_a_check_alone_appends_nothing() -> None:
     node = leader(voter(1), voter(3))
     assert codes(upgrade(node, validate_only=True)) == [ErrorCode.NONE]
-    assert node.wanted(AwaitTurn) == []
+    assert node.wanted(AwaitAppend) == []
     assert codes(upgrade(leader(voter(1)), validate_only=True)) == [
         ErrorCode.INVALID_UPDATE_VERSION
     ]
 
 
 def test_a_lone_static_voter_comes_into_the_log_by_itself() -> None:
-    node = ToldCore(2, voters=(2,), config=HERE)
+    node = ScriptedCore(2, voters=(2,), config=HERE)
     assert node.core.role is Role.LEADER
     assert upgrade(node) == []
-    node.step(AppendTurn())
+    node.step(AppendGranted())
     assert answered(node) == [ErrorCode.NONE]
     assert node.core.voters == VoterSet((voter(2),))
 
@@ -188,7 +188,7 @@ def test_bad_input_not_all_voters_can_be_in_the_log(
     [refused] = upgrade(node, level)
     assert refused.error is ErrorCode.INVALID_UPDATE_VERSION
     assert why in refused.text
-    assert node.wanted(AwaitTurn) == []
+    assert node.wanted(AwaitAppend) == []
 
 
 def test_a_voter_that_does_not_answer_where_it_says_it_is_is_no_voter_of_the_log() -> None:
@@ -198,12 +198,12 @@ def test_a_voter_that_does_not_answer_where_it_says_it_is_is_no_voter_of_the_log
     first, second = node.take(ApiVersionsRequest)
     assert (first.to, second.to) == (Node(1, "n1", 9093), Node(3, "inner", 9093))
     node.answer(first, ApiVersionsResponse(ErrorCode.NONE, (0, 1)))
-    assert node.wanted(AwaitTurn) == []
+    assert node.wanted(AwaitAppend) == []
     node.answer(second, None)
     *_, refused = node.wanted(Respond)
     assert "voter 3 does not answer at inner:9093" in refused.response.text
     upgrade(node)
-    assert len(node.wanted(AwaitTurn)) == 1, "what is over is no change under way"
+    assert len(node.wanted(AwaitAppend)) == 1, "what is over is no change under way"
 
 
 def test_a_voter_that_has_told_and_is_gone_does_not_come_into_the_log() -> None:
@@ -219,7 +219,7 @@ def test_a_voter_that_has_told_and_is_gone_does_not_come_into_the_log() -> None:
     assert upgrade(node) == []
     node.now_ms += 200
     fetch(node, ReplicaKey(3, directory(33)))
-    node.step(AppendTurn())
+    node.step(AppendGranted())
     assert node.wanted(AppendVoters) == [], "nor one whose disk is replaced before its turn"
     assert answered(node)[-1] is ErrorCode.INVALID_UPDATE_VERSION
 
@@ -248,7 +248,7 @@ def test_a_disk_that_takes_over_has_flushed_nothing_yet() -> None:
 
 
 def test_a_static_voter_whose_listeners_leave_it_open_is_where_the_setting_says() -> None:
-    node = ToldCore(config=RaftConfig())
+    node = ScriptedCore(config=RaftConfig())
     assert node.core.replica.own_voter.endpoints == (VoterEndpoint("CONTROLLER", "n2", 9093),)
     follow_for(node, 3)
     assert len(tells(node)) == 1
@@ -258,7 +258,7 @@ def test_a_static_voter_whose_listeners_leave_it_open_is_where_the_setting_says(
 
 def test_bad_input_back_to_static_voters_is_refused() -> None:
     facts = QuorumFacts(1, ALL, in_log=True)
-    node = ToldCore(voters=(), facts=facts, config=HERE)
+    node = ScriptedCore(voters=(), facts=facts, config=HERE)
     node.lead()
     fetch(node, key(1))
     [refused] = upgrade(node, 0)
@@ -278,7 +278,7 @@ def test_what_was_said_in_another_epoch_counts_no_more() -> None:
 
 
 def test_before_its_epoch_has_begun_a_leader_raises_nothing() -> None:
-    node = ToldCore(config=HERE)
+    node = ScriptedCore(config=HERE)
     node.lead()
     assert codes(upgrade(node)) == [ErrorCode.REQUEST_TIMED_OUT]
     assert codes(said(node, UpgradeKraftVersionRequest(0, 1))) == [ErrorCode.FENCED_LEADER_EPOCH]
@@ -287,13 +287,13 @@ def test_before_its_epoch_has_begun_a_leader_raises_nothing() -> None:
 # -- followers --------------------------------------------------------------------------------
 
 
-def tells(node: ToldCore) -> list[Request]:
+def tells(node: ScriptedCore) -> list[Request]:
     """What it told its leader of itself."""
     sent = [one.request for one in node.wanted(Send)]
     return [one for one in sent if isinstance(one, UpdateVoterRequest)]
 
 
-def follow_for(node: ToldCore, seconds: int, error: ErrorCode = ErrorCode.NONE) -> None:
+def follow_for(node: ScriptedCore, seconds: int, error: ErrorCode = ErrorCode.NONE) -> None:
     """It fetches so long from a leader that has nothing new; what it tells is answered so."""
     node.answer(node.follow(), node.records())
     for _ in range(seconds):
@@ -307,26 +307,26 @@ def follow_for(node: ToldCore, seconds: int, error: ErrorCode = ErrorCode.NONE) 
 
 
 def test_a_static_voter_tells_of_itself_once_in_an_epoch() -> None:
-    node = ToldCore(config=HERE)
+    node = ScriptedCore(config=HERE)
     follow_for(node, 9)
     assert tells(node) == [UpdateVoterRequest(1, voter(2))]
 
 
 def test_a_static_voter_tells_again_until_the_leader_takes_it() -> None:
-    node = ToldCore(config=HERE)
+    node = ScriptedCore(config=HERE)
     follow_for(node, 9, ErrorCode.REQUEST_TIMED_OUT)
     assert len(tells(node)) >= 3
 
 
 def test_one_without_a_vote_tells_nothing() -> None:
-    node = ToldCore(4, config=HERE)
+    node = ScriptedCore(4, config=HERE)
     follow_for(node, 9)
-    broker = ToldCore(2, config=replace(HERE, can_vote=False))
+    broker = ScriptedCore(2, config=replace(HERE, can_vote=False))
     follow_for(broker, 9)
     assert tells(node) == tells(broker) == []
 
 
-def raised(node: ToldCore) -> BatchFacts:
+def raised(node: ScriptedCore) -> BatchFacts:
     """A follower has the leader's batch that raises kraft.version, and has flushed it."""
     end = node.core.log.end_offset
     moved = ALL.with_voter(voter(3, host="moved"))
@@ -338,7 +338,7 @@ def raised(node: ToldCore) -> BatchFacts:
 
 
 def test_a_follower_votes_with_those_of_the_log_and_writes_the_new_quorum_state() -> None:
-    node = ToldCore(config=HERE)
+    node = ScriptedCore(config=HERE)
     node.follow()
     raised(node)
     assert node.core.replica.node_of(3) == Node(3, "moved", 9093)
@@ -349,7 +349,7 @@ def test_a_follower_votes_with_those_of_the_log_and_writes_the_new_quorum_state(
 
 
 def test_a_truncation_makes_the_voters_static_again() -> None:
-    node = ToldCore(config=HERE)
+    node = ScriptedCore(config=HERE)
     node.follow()
     batch = raised(node)
     node.ask(BeginQuorumEpochRequest(2, 1, key(2), node_of(1)), token=8)
@@ -363,7 +363,7 @@ def test_a_truncation_makes_the_voters_static_again() -> None:
 
 
 def test_a_snapshot_of_static_voters_takes_an_uncommitted_level_back() -> None:
-    node = ToldCore(config=HERE)
+    node = ScriptedCore(config=HERE)
     node.follow()
     raised(node)
     node.ask(BeginQuorumEpochRequest(2, 1, key(2), node_of(1)), token=8)
@@ -378,7 +378,7 @@ def test_a_snapshot_of_static_voters_takes_an_uncommitted_level_back() -> None:
 
 
 def test_a_voter_with_another_disk_than_the_named_one_has_no_vote() -> None:
-    node = ToldCore(2, config=HERE)
+    node = ScriptedCore(2, config=HERE)
     node.follow()
     end = node.core.log.end_offset
     named = ALL.with_voter(replace(voter(2), key=ReplicaKey(2, directory(22))))
@@ -392,7 +392,7 @@ def test_a_voter_with_another_disk_than_the_named_one_has_no_vote() -> None:
 def test_an_added_controller_comes_beside_those_that_were_static() -> None:
     node = leader(voter(1), voter(3))
     upgrade(node)
-    node.step(AppendTurn())
+    node.step(AppendGranted())
     fetch(node, key(1))
     fetch(node, key(4))
     assert said(node, AddVoterRequest(1, voter(4))) == []

@@ -21,19 +21,19 @@ from metadata_topic.raft.messages import (
 )
 from metadata_topic.raft.role_states import Follower
 from metadata_topic.raft.roles import Role
-from tests.support.worlds.told_core import ToldCore, key, leading, node_of
+from tests.support.worlds.scripted_core import ScriptedCore, key, leading, node_of
 
 EPOCH = 5
 
 
-def unattached(**more: object) -> ToldCore:
-    return ToldCore(election=ElectionState(EPOCH), log=((EPOCH, 0), (0, 10)), **more)  # type: ignore[arg-type]
+def unattached(**more: object) -> ScriptedCore:
+    return ScriptedCore(election=ElectionState(EPOCH), log=((EPOCH, 0), (0, 10)), **more)  # type: ignore[arg-type]
 
 
 MOVED = Node(1, "moved", 9093)
 
 
-def run(node: ToldCore, for_ms: int) -> list[Node]:
+def run(node: ScriptedCore, for_ms: int) -> list[Node]:
     """Let time pass while the leader answers nowhere and node 3 names MOVED; where it is sought."""
     sought, until_ms = [], node.now_ms + for_ms
     while node.now_ms < until_ms:
@@ -52,7 +52,7 @@ def run(node: ToldCore, for_ms: int) -> list[Node]:
     return sought
 
 
-def fetch_at(node: ToldCore, address: Node) -> Send:
+def fetch_at(node: ScriptedCore, address: Node) -> Send:
     """Let it run until it fetches there; that Fetch."""
     for _ in range(1_000):
         run(node, 10)
@@ -89,7 +89,7 @@ def test_the_address_of_a_leader_is_not_that_of_the_next() -> None:
     node.answer(fetch_at(node, MOVED), node.records())
     node.follow(3, EPOCH + 1)
     replica = node.core.replica
-    assert (replica.proven_leader, replica.told_leader) == (None, None)
+    assert (replica.proven_leader, replica.reported_leader) == (None, None)
 
 
 def test_an_address_that_the_leader_named_once_is_tried_without_being_named_again() -> None:
@@ -126,7 +126,7 @@ def test_where_a_leader_is_sought_anyway_is_no_news() -> None:
         node.answer(fetch, answer)
         node.tick(node.now_ms + 100)
         *_, fetch = node.take(FetchRequest)
-    assert node.core.replica.told_leader == MOVED
+    assert node.core.replica.reported_leader == MOVED
 
 
 def test_another_process_at_a_told_address_is_no_proof() -> None:
@@ -159,7 +159,7 @@ def test_an_observer_seeks_at_the_told_address_too() -> None:
 def test_a_restarted_voter_follows_the_leader_of_the_epoch_it_stood_in(
     role: Role, how: str
 ) -> None:
-    node = ToldCore(election=ElectionState(EPOCH, 1, key(2)), log=((EPOCH, 0), (0, 10)))
+    node = ScriptedCore(election=ElectionState(EPOCH, 1, key(2)), log=((EPOCH, 0), (0, 10)))
     if role is Role.PROSPECTIVE:
         node.tick(1_000)
     assert node.core.role is role
@@ -172,7 +172,7 @@ def test_a_restarted_voter_follows_the_leader_of_the_epoch_it_stood_in(
     assert node.core.election == replace(node.core.election, epoch=EPOCH, voted=key(2))
 
 
-def test_a_voter_that_lost_its_leader_goes_on_asking_whatever_others_name() -> None:
+def test_a_voter_that_lost_its_leader_continues_asking_whatever_others_name() -> None:
     node = unattached()
     node.answer(node.follow(1, EPOCH), node.records())
     node.tick(node.now_ms + 2_000)

@@ -14,7 +14,7 @@ from metadata_topic.raft.role_states import Prospective
 from metadata_topic.raft.roles import TRANSITIONS, Role, check_transition
 from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
-from tests.support.worlds.told_core import ToldCore, key
+from tests.support.worlds.scripted_core import ScriptedCore, key
 
 
 def test_addresses_that_others_name_are_not_remembered_for_ever() -> None:
@@ -52,9 +52,9 @@ def test_of_a_voters_listeners_the_one_of_our_name_is_asked() -> None:
         assert replica.node_of(3) == found
 
 
-def led_from_outside() -> ToldCore:
+def led_from_outside() -> ScriptedCore:
     """A leader that its newest record took out of the voters 1 and 3, both up to date before."""
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     end = node.core.log.end_offset
     for voter in (1, 3):
@@ -84,7 +84,7 @@ def test_a_leader_outside_the_voters_needs_a_majority_that_fetches() -> None:
 
 
 def test_a_snapshot_with_other_voters_begins_the_count_of_votes_anew() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.follow()
     node.tick(node.now_ms + 2_000)
     assert node.core.role is Role.PROSPECTIVE

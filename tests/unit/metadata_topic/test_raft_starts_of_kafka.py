@@ -42,7 +42,7 @@ from tests.support.raft_answers.roles import (
 
 STARTS = [json.loads(line) for line in (FOLDER / "starts.jsonl").read_text().splitlines()]
 MISSING = {"missing", "missing, with snapshots"}
-"""DIFFERS: Kafka goes on and may vote twice; ours does not start."""
+"""DIFFERS: Kafka continues and may vote twice; ours does not start."""
 ME = ReplicaKey(ASKED, directory_of(ASKED))
 
 

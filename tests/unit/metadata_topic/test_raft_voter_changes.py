@@ -8,8 +8,8 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode
 from metadata_topic.raft.config import RaftConfig
-from metadata_topic.raft.effects import AppendEpochStart, AppendVoters, AwaitTurn, Respond, Send
-from metadata_topic.raft.events import AppendTurn, Closing
+from metadata_topic.raft.effects import AppendEpochStart, AppendVoters, AwaitAppend, Respond, Send
+from metadata_topic.raft.events import AppendGranted, Closing
 from metadata_topic.raft.messages import (
     AddVoterRequest,
     ApiVersionsRequest,
@@ -32,7 +32,7 @@ from metadata_topic.raft.messages import (
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
-from tests.support.worlds.told_core import ToldCore, directory, key, leading
+from tests.support.worlds.scripted_core import ScriptedCore, directory, key, leading
 
 ABLE = ApiVersionsResponse(ErrorCode.NONE, (0, 1))
 
@@ -49,20 +49,20 @@ def of(*ids: int) -> VoterSet:
 
 def dynamic(
     *ids: int, me: int = 2, config: RaftConfig | None = None, log: Sequence[tuple[int, int]] = ()
-) -> ToldCore:
+) -> ScriptedCore:
     """A node of a quorum that has its voters in the log."""
     facts = QuorumFacts(1, of(*ids), in_log=True)
-    return ToldCore(me, voters=(), facts=facts, config=config, log=log)
+    return ScriptedCore(me, voters=(), facts=facts, config=config, log=log)
 
 
-def fetch(node: ToldCore, replica: ReplicaKey, offset: int | None = None) -> None:
+def fetch(node: ScriptedCore, replica: ReplicaKey, offset: int | None = None) -> None:
     """A replica has flushed all of the leader's log, or up to `offset`, and shows it."""
     end, epoch = node.core.log.end_offset, node.core.epoch
     asked = FetchRequest(replica, epoch, end if offset is None else offset, epoch, max_wait_ms=0)
     node.ask(asked, token=1000 + replica.id)
 
 
-def leader(*ids: int, me: int = 2, config: RaftConfig | None = None) -> ToldCore:
+def leader(*ids: int, me: int = 2, config: RaftConfig | None = None) -> ScriptedCore:
     """One that leads, and whose epoch has begun: its first record is committed."""
     node = dynamic(*ids, me=me, config=config)
     if node.core.role is not Role.LEADER:
@@ -74,19 +74,19 @@ def leader(*ids: int, me: int = 2, config: RaftConfig | None = None) -> ToldCore
     return node
 
 
-def add(node: ToldCore, new: Voter, **changes: Any) -> list[VoterResponse]:
+def add(node: ScriptedCore, new: Voter, **changes: Any) -> list[VoterResponse]:
     return ask(node, AddVoterRequest(node.core.epoch, new, **changes))
 
 
-def remove(node: ToldCore, old: ReplicaKey) -> list[VoterResponse]:
+def remove(node: ScriptedCore, old: ReplicaKey) -> list[VoterResponse]:
     return ask(node, RemoveVoterRequest(node.core.epoch, old))
 
 
-def update(node: ToldCore, said: Voter) -> list[VoterResponse]:
+def update(node: ScriptedCore, said: Voter) -> list[VoterResponse]:
     return ask(node, UpdateVoterRequest(node.core.epoch, said))
 
 
-def ask(node: ToldCore, request: VoterRequest, token: int = 7) -> list[VoterResponse]:
+def ask(node: ScriptedCore, request: VoterRequest, token: int = 7) -> list[VoterResponse]:
     return [one for one in map(said, node.ask(request, token)) if one is not None]
 
 
@@ -95,21 +95,21 @@ def said(effect: object) -> VoterResponse | None:
     return effect.response if is_it else None  # type: ignore[union-attr, return-value]
 
 
-def codes(node: ToldCore) -> list[ErrorCode]:
+def codes(node: ScriptedCore) -> list[ErrorCode]:
     """How requests about voters were answered so far."""
     return [one.error for one in map(said, node.effects) if one is not None]
 
 
-def let_append(node: ToldCore) -> VoterSet:
+def let_append(node: ScriptedCore) -> VoterSet:
     """The controller's turn is over: the voters that are appended then."""
     before = len(node.wanted(AppendVoters))
-    node.step(AppendTurn())
+    node.step(AppendGranted())
     [appended] = node.wanted(AppendVoters)[before:]
     assert appended.base_offset == node.core.log.end_offset - 1
     return appended.voters
 
 
-def adding(node: ToldCore, new: Voter) -> None:
+def adding(node: ScriptedCore, new: Voter) -> None:
     """Ask for a controller that has all of the log, and let it say what it can do."""
     fetch(node, new.key)
     assert add(node, new) == []
@@ -126,9 +126,9 @@ def test_a_controller_is_asked_what_it_can_do_then_it_votes_and_the_commit_is_th
     assert add(node, voter(4)) == []
     [question] = node.take(ApiVersionsRequest)
     assert question.to == Node(4, "n4", 9093)
-    assert node.wanted(AwaitTurn) == []
+    assert node.wanted(AwaitAppend) == []
     node.answer(question, ApiVersionsResponse(ErrorCode.NONE, (0, 2)))
-    assert len(node.wanted(AwaitTurn)) == 1
+    assert len(node.wanted(AwaitAppend)) == 1
     assert node.core.voters.ids == (1, 2, 3), "the controller's decisions come first"
 
     added = voter(4, kraft_versions=(0, 2))
@@ -142,7 +142,7 @@ def test_a_controller_is_asked_what_it_can_do_then_it_votes_and_the_commit_is_th
     assert node.core.high_watermark == end
     assert codes(node) == [ErrorCode.NONE]
     assert [one.id for one in node.leading.observers] == []
-    node.step(AppendTurn())
+    node.step(AppendGranted())
     assert node.core.log.end_offset == end, "once"
 
 
@@ -205,7 +205,7 @@ def test_one_that_cannot_vote_here_or_says_nothing_is_not_added(
     add(node, voter(4))
     node.answer(node.take(ApiVersionsRequest)[0], answer)
     assert codes(node) == [code]
-    assert node.wanted(AwaitTurn) == []
+    assert node.wanted(AwaitAppend) == []
     assert remove(node, key(1)) == [], "the next change may begin"
 
 
@@ -250,7 +250,7 @@ def test_a_late_answer_to_an_earlier_question_adds_nobody() -> None:
     fetch(node, key(5))
     add(node, voter(5))
     node.answer(question, ABLE)
-    assert node.wanted(AwaitTurn) == []
+    assert node.wanted(AwaitAppend) == []
     assert remove(node, key(1))[0].error is ErrorCode.REQUEST_TIMED_OUT, "5 is still asked"
 
 
@@ -342,7 +342,7 @@ def test_who_is_left_alone_fetches_from_its_leader_before_it_stands() -> None:
     assert asked.request.offset == 1, "so that the leader sees it committed"
 
 
-def test_of_two_voters_the_other_is_removed_and_the_leader_goes_on_alone() -> None:
+def test_of_two_voters_the_other_is_removed_and_the_leader_continues_alone() -> None:
     node = leader(2, 3)
     remove(node, key(3))
     let_append(node)
@@ -361,7 +361,7 @@ def test_the_last_voter_and_one_that_is_none_are_not_removed(
     [refused] = remove(node, old)
     assert refused.error is ErrorCode.VOTER_NOT_FOUND
     assert old.text in refused.text
-    assert node.wanted(AwaitTurn) == []
+    assert node.wanted(AwaitAppend) == []
 
 
 # -- one after the other ----------------------------------------------------------------------
@@ -389,7 +389,7 @@ def test_a_change_whose_time_is_over_before_its_turn_is_not_made() -> None:
     remove(node, key(3))
     node.tick(node.now_ms + 2_000)
     assert codes(node) == [ErrorCode.REQUEST_TIMED_OUT]
-    node.step(AppendTurn())
+    node.step(AppendGranted())
     assert node.wanted(AppendVoters) == []
 
 
@@ -404,7 +404,7 @@ def test_a_leader_changes_nothing_before_a_record_of_its_epoch_is_committed() ->
     ):
         [refused] = ask(node, request)
         assert refused.error is ErrorCode.REQUEST_TIMED_OUT
-    assert node.wanted(AwaitTurn) == []
+    assert node.wanted(AwaitAppend) == []
 
 
 def test_the_lead_is_lost_and_with_it_what_was_asked() -> None:
@@ -412,7 +412,7 @@ def test_the_lead_is_lost_and_with_it_what_was_asked() -> None:
     remove(node, key(3))
     node.ask(BeginQuorumEpochRequest(2, 1, key(2), None), token=8)
     assert codes(node) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-    node.step(AppendTurn())
+    node.step(AppendGranted())
     assert node.wanted(AppendVoters) == []
 
 
@@ -474,7 +474,7 @@ def test_a_follower_and_a_leader_that_ends_name_no_voter() -> None:
 
 
 def test_static_voters_are_those_of_the_settings() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     fetch(node, key(3))
     assert [one.error for one in add(node, voter(4))] == [ErrorCode.UNSUPPORTED_VERSION]
@@ -482,7 +482,7 @@ def test_static_voters_are_those_of_the_settings() -> None:
     moved = voter(3, host="elsewhere", kraft_versions=(0, 0))
     assert [one.error for one in update(node, moved)] == [ErrorCode.NONE]
     assert [one.error for one in update(node, voter(4))] == [ErrorCode.VOTER_NOT_FOUND]
-    assert node.wanted(AwaitTurn) == []
+    assert node.wanted(AwaitAppend) == []
 
 
 # -- a voter that has moved -------------------------------------------------------------------
@@ -507,7 +507,7 @@ def test_a_voter_that_has_moved_is_answered_at_once_and_stands_in_the_log(moved:
 def test_a_voter_that_says_what_is_known_costs_no_record() -> None:
     node = leader(1, 2, 3)
     assert [one.error for one in update(node, voter(3))] == [ErrorCode.NONE]
-    assert node.wanted(AwaitTurn) == []
+    assert node.wanted(AwaitAppend) == []
 
 
 @pytest.mark.parametrize("stranger", [voter(4), voter(3, disk=33)])
@@ -519,13 +519,13 @@ def test_who_is_no_voter_cannot_move(stranger: Voter) -> None:
 HERE = RaftConfig(endpoints=(VoterEndpoint("CONTROLLER", "here", 9093),))
 
 
-def updates(node: ToldCore) -> list[Send]:
+def updates(node: ScriptedCore) -> list[Send]:
     """What it asked to have changed of itself."""
     sent = node.wanted(Send)
     return [one for one in sent if isinstance(one.request, UpdateVoterRequest)]
 
 
-def follow_for(node: ToldCore, seconds: int) -> None:
+def follow_for(node: ScriptedCore, seconds: int) -> None:
     """Let it fetch so long from a leader that has nothing new; what else it asks is answered."""
     node.answer(node.follow(), node.records())
     for _ in range(seconds):
@@ -547,12 +547,12 @@ def test_a_follower_that_is_listed_elsewhere_says_so_once_it_follows() -> None:
     assert {one.to for one in found} == {leading(1, 1).leader}
     assert 2 <= len(found) <= 4, "again after a fetch timeout, as long as that is not in its log"
     *_, last = node.wanted(Send)
-    assert isinstance(last.request, FetchRequest), "it goes on to fetch"
+    assert isinstance(last.request, FetchRequest), "it continues to fetch"
 
 
 def test_one_that_is_listed_where_it_is_says_nothing() -> None:
     known = QuorumFacts(1, of(1, 3).with_voter(voter(2, host="here")), in_log=True)
-    node = ToldCore(voters=(), config=HERE, facts=known)
+    node = ScriptedCore(voters=(), config=HERE, facts=known)
     follow_for(node, 8)
     assert updates(node) == []
 
@@ -566,15 +566,15 @@ def test_a_leader_that_is_listed_elsewhere_writes_it_with_its_first_record() -> 
     assert set(node.leading.voters) == {key(1), key(3)}
 
 
-def joining(*voters: Voter, joins: bool = True) -> ToldCore:
+def joining(*voters: Voter, joins: bool = True) -> ScriptedCore:
     """Node 2, which has no vote."""
     config = replace(HERE, joins=joins)
-    return ToldCore(
+    return ScriptedCore(
         2, voters=(), facts=QuorumFacts(1, VoterSet(voters), in_log=True), config=config
     )
 
 
-def asked_of(node: ToldCore) -> set[object]:
+def asked_of(node: ScriptedCore) -> set[object]:
     """What it asked to have changed of the voters."""
     kinds = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
     return {one.request for one in node.wanted(Send) if isinstance(one.request, kinds)}

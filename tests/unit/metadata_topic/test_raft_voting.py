@@ -21,7 +21,7 @@ from metadata_topic.raft.messages import (
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voters import ReplicaKey
 from metadata_topic.raft.voting import successor_delay_ms
-from tests.support.worlds.told_core import ToldCore, key, leading, node_of, static_facts
+from tests.support.worlds.scripted_core import ScriptedCore, key, leading, node_of, static_facts
 
 TOKEN = 7
 ME, OTHER = key(2), key(1)
@@ -42,7 +42,7 @@ def vote_of(
     return VoteRequest(epoch, candidate, voter, last_epoch, end_offset, pre_vote)
 
 
-def voted(node: ToldCore, request: VoteRequest) -> VoteResponse:
+def voted(node: ScriptedCore, request: VoteRequest) -> VoteResponse:
     (answer,) = node.ask(request, TOKEN)
     assert isinstance(answer, Respond)
     assert answer.token == TOKEN
@@ -50,20 +50,20 @@ def voted(node: ToldCore, request: VoteRequest) -> VoteResponse:
     return answer.response
 
 
-def granted(node: ToldCore, request: VoteRequest) -> bool:
+def granted(node: ScriptedCore, request: VoteRequest) -> bool:
     response = voted(node, request)
     assert response.error is ErrorCode.NONE
     return response.granted
 
 
 def test_a_stranger_does_not_end_a_leadership_that_works() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.answer(node.follow(), node.records())
     assert voted(node, vote_of(2, key(9))) == VoteResponse(ErrorCode.NONE, leading(1, 1))
 
 
 def test_who_is_not_meant_takes_over_the_epoch_and_refuses() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     refused = VoteResponse(ErrorCode.INVALID_VOTER_KEY, Standing(4))
     assert voted(node, vote_of(4, voter=key(3))) == refused
     assert granted(node, vote_of(4, voter=ReplicaKey(NOBODY)))
@@ -85,35 +85,35 @@ def test_who_is_not_meant_takes_over_the_epoch_and_refuses() -> None:
 def test_bad_input_what_no_candidate_can_say_is_refused(
     request_: VoteRequest, error: ErrorCode
 ) -> None:
-    response = voted(ToldCore(voters=(0, 1, 2)), request_)
+    response = voted(ScriptedCore(voters=(0, 1, 2)), request_)
     assert (response.error, response.granted) == (error, error is ErrorCode.NONE)
 
 
 def test_a_leader_would_grant_nobody_its_own_epoch() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.lead()
     assert not granted(node, vote_of(1, last_epoch=1, end_offset=99, pre_vote=True))
 
 
 def test_another_process_with_our_key_gets_no_vote_and_is_reported() -> None:
-    node = ToldCore(election=IN_EPOCH_1)
+    node = ScriptedCore(election=IN_EPOCH_1)
     assert not granted(node, vote_of(1, key(2)))
     assert node.wanted(Report) == [Report("node 2 with our key asks for votes", True)]
 
 
 def test_a_vote_is_given_again_to_the_same_candidate_alone() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     assert granted(node, vote_of(1))
     assert granted(node, vote_of(1))
     assert not granted(node, vote_of(1, ReplicaKey(1, b"another".ljust(16))))
     assert not granted(node, vote_of(1, ReplicaKey(3, key(1).directory_id)))
     assert not granted(node, vote_of(1, key(3)))
-    nameless = ToldCore(election=ElectionState(1, None, ReplicaKey(1)))
+    nameless = ScriptedCore(election=ElectionState(1, None, ReplicaKey(1)))
     assert granted(nameless, vote_of(1))
 
 
 def test_who_asks_for_pre_votes_may_still_vote_in_that_epoch() -> None:
-    node = ToldCore(election=IN_EPOCH_1)
+    node = ScriptedCore(election=IN_EPOCH_1)
     node.tick(1_999)
     assert node.core.role is Role.PROSPECTIVE
     assert granted(node, vote_of(1))
@@ -124,14 +124,14 @@ def test_who_asks_for_pre_votes_may_still_vote_in_that_epoch() -> None:
     ("voter", "error"), [(key(2), ErrorCode.NONE), (key(3), ErrorCode.INVALID_VOTER_KEY)]
 )
 def test_a_leader_is_followed_though_it_means_another(voter: ReplicaKey, error: ErrorCode) -> None:
-    node = ToldCore(voters=(0, 2, 3))
+    node = ScriptedCore(voters=(0, 2, 3))
     (answer,) = node.ask(BeginQuorumEpochRequest(0, 0, voter, None), TOKEN)
     assert isinstance(answer, Respond)
     assert answer.response == BeginQuorumEpochResponse(error, leading(0, 0))
 
 
 def test_a_leader_that_speaks_again_is_followed_again() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.follow()
     node.tick(node.now_ms + 2_000)
     assert node.core.role is Role.PROSPECTIVE
@@ -142,24 +142,24 @@ def test_a_leader_that_speaks_again_is_followed_again() -> None:
 
 
 def test_who_hears_only_the_end_of_a_leadership_knows_whose_it_was() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     (answer,) = node.ask(EndQuorumEpochRequest(1, 1, (), None))
     assert isinstance(answer, Respond)
     assert answer.response == EndQuorumEpochResponse(ErrorCode.NONE, leading(1, 1))
     moved = Node(1, "moved", 9093)
     node.ask(EndQuorumEpochRequest(1, 1, (), moved))
-    assert node.core.replica.told_leader == moved
+    assert node.core.replica.reported_leader == moved
 
 
 @pytest.mark.parametrize(("epoch", "leader_id"), [(1, -1), (-1, 1)])
 def test_bad_input_nobody_leads_and_nothing_before_epoch_0(epoch: int, leader_id: int) -> None:
-    (answer,) = ToldCore().ask(BeginQuorumEpochRequest(epoch, leader_id, key(2), None))
+    (answer,) = ScriptedCore().ask(BeginQuorumEpochRequest(epoch, leader_id, key(2), None))
     assert isinstance(answer, Respond)
     assert answer.response == BeginQuorumEpochResponse(ErrorCode.INVALID_REQUEST, Standing(0))
 
 
 def test_two_leaders_of_an_epoch_and_one_with_our_id_are_reported() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.follow()
     node.ask(BeginQuorumEpochRequest(1, 3, key(2), node_of(3)))
     node.ask(BeginQuorumEpochRequest(2, 2, key(2), node_of(2)))
@@ -182,7 +182,7 @@ def test_successors_stand_one_after_the_other() -> None:
 
 
 def test_who_can_no_longer_lead_gives_a_candidacy_up() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     node.tick(1_999)
     assert node.core.role is Role.PROSPECTIVE
     node.step(AbleToLead(False, 0.0))
@@ -190,7 +190,7 @@ def test_who_can_no_longer_lead_gives_a_candidacy_up() -> None:
 
 
 def test_who_lost_a_pre_vote_knows_the_leader_without_address_and_asks_at_once() -> None:
-    node = ToldCore(facts=UNREACHABLE)
+    node = ScriptedCore(facts=UNREACHABLE)
     node.ask(BeginQuorumEpochRequest(1, 4, key(2), None))
     node.tick(1_999)
     pre_votes = node.take(VoteRequest)
@@ -202,7 +202,7 @@ def test_who_lost_a_pre_vote_knows_the_leader_without_address_and_asks_at_once()
 
 
 def test_a_pre_vote_waits_for_the_epoch_and_not_for_a_vote_that_was_given() -> None:
-    node = ToldCore()
+    node = ScriptedCore()
     assert granted(node, vote_of(1))
     node.tick(1_999)
     waits_for = {one.after for one in node.take(VoteRequest)}
@@ -211,7 +211,7 @@ def test_a_pre_vote_waits_for_the_epoch_and_not_for_a_vote_that_was_given() -> N
 
 
 def test_a_voter_that_refused_with_an_error_is_left_alone_for_a_while() -> None:
-    node = ToldCore(config=RaftConfig(retry_backoff_ms=20))
+    node = ScriptedCore(config=RaftConfig(retry_backoff_ms=20))
     vote, _ = node.stand()
     node.answer(vote, VoteResponse(ErrorCode.INVALID_REQUEST, Standing(1)))
     assert node.take(VoteRequest) == []
@@ -220,7 +220,7 @@ def test_a_voter_that_refused_with_an_error_is_left_alone_for_a_while() -> None:
 
 
 def test_a_leader_that_goes_says_where_it_listened_and_asks_again_after_a_while() -> None:
-    node = ToldCore(config=RaftConfig(retry_backoff_ms=20))
+    node = ScriptedCore(config=RaftConfig(retry_backoff_ms=20))
     node.lead()
     for begin in node.take(BeginQuorumEpochRequest):
         node.answer(begin, BeginQuorumEpochResponse(ErrorCode.NONE, leading(1, 2)))
@@ -235,12 +235,12 @@ def test_a_leader_that_goes_says_where_it_listened_and_asks_again_after_a_while(
 
 
 def test_a_sole_voter_that_led_before_its_restart_leads_again_at_once() -> None:
-    node = ToldCore(voters=(2,), election=ElectionState(1, 2, key(2)))
+    node = ScriptedCore(voters=(2,), election=ElectionState(1, 2, key(2)))
     assert (node.core.role, node.core.epoch) == (Role.LEADER, 2)
 
 
 def test_who_led_before_its_restart_asks_who_leads_as_soon_as_its_time_is_over() -> None:
-    node = ToldCore(election=ElectionState(1, 2, key(2)))
+    node = ScriptedCore(election=ElectionState(1, 2, key(2)))
     assert node.core.role is Role.RESIGNED
     effects = node.core.step(Tick(0.0), 1_999)
     assert (node.core.role, node.core.epoch) == (Role.UNATTACHED, 2)

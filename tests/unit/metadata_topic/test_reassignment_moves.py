@@ -178,7 +178,7 @@ def test_a_reassignment_that_replaces_another_one_is_cancelled_to_what_was_befor
 
 
 def test_a_replica_that_was_to_go_stays_when_the_next_request_names_it() -> None:
-    """DIFFERS: where that request adds and removes nothing Kafka goes on to remove it."""
+    """DIFFERS: where that request adds and removes nothing Kafka continues to remove it."""
     _, image = reassigned(topic(cluster_of(*BROKERS), (0, 1)), (2, 1))
     _, image = reassigned(image, (2, 1, 0))
     found = now(image)

@@ -60,23 +60,23 @@ def test_a_node_behind_the_log_start_begins_anew_with_the_snapshot(tmp_path: Pat
     quorum, leader = three(tmp_path, max_retention_bytes=1)
     quorum.create(leader, "stays")
     quorum.create(leader, "goes")
-    quorum.create(leader, "anew", b"1" * 16)
+    quorum.create(leader, "again", b"1" * 16)
     quorum.advance(1_000)
     late = follower(quorum, leader)
     seen = late.replica.image
     late.kill()
     quorum.delete(leader, "goes")
-    quorum.delete(leader, "anew")
-    quorum.create(leader, "anew", b"2" * 16)
+    quorum.delete(leader, "again")
+    quorum.create(leader, "again", b"2" * 16)
     quorum.create(leader, "comes")
     snapshot_id = lets_its_log_go(quorum, leader)
     quorum.create(leader, "after")
     late.start()
     quorum.advance(10_000)
-    assert late.names == leader.names == {"stays", "anew", "comes", "between", "after"}
+    assert late.names == leader.names == {"stays", "again", "comes", "between", "after"}
     assert late.replica.image == leader.replica.image
-    assert seen.topics_by_name["anew"].id == b"1" * 16
-    assert late.replica.image.topics_by_name["anew"].id == b"2" * 16
+    assert seen.topics_by_name["again"].id == b"1" * 16
+    assert late.replica.image.topics_by_name["again"].id == b"2" * 16
     assert snapshot_id in snapshots_of(late)
     assert late.replica.applied_end == leader.replica.applied_end
 
@@ -85,12 +85,12 @@ def test_a_running_node_that_is_left_behind_is_told_one_difference(tmp_path: Pat
     quorum, leader = three(tmp_path, max_retention_bytes=1)
     late = follower(quorum, leader)
     quorum.create(leader, "stays")
-    quorum.create(leader, "anew", b"1" * 16)
+    quorum.create(leader, "again", b"1" * 16)
     quorum.advance(1_000)
     others = {node.id for node in quorum.replicas} - {late.id}
     quorum.cut = {(late.id, other) for other in others} | {(other, late.id) for other in others}
-    quorum.delete(leader, "anew")
-    quorum.create(leader, "anew", b"2" * 16)
+    quorum.delete(leader, "again")
+    quorum.create(leader, "again", b"2" * 16)
     lets_its_log_go(quorum, leader)
     before = len(late.told)
     quorum.cut = set()

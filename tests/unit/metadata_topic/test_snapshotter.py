@@ -39,7 +39,7 @@ def test_a_snapshot_asked_for_twice_at_one_offset_is_written_once(home: Home) ->
 
 
 def test_after_a_failure_the_next_comes_by_itself_but_not_at_once(home: Home) -> None:
-    """What led to the one that failed still counts; the disk has time to be mended."""
+    """What led to the one that failed still counts; the disk has time to be repaired."""
 
     async def work(node: MetadataNode) -> None:
         home.disk.fail(["open_append"], path_part=".part")

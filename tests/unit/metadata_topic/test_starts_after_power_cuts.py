@@ -172,7 +172,7 @@ def test_the_newest_segment_is_there_whatever_is_left_of_a_deletion(seed: int) -
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_truncation_of_many_segments_may_be_cut_short_anywhere(seed: int) -> None:
-    """No segment goes for good before those behind it have gone: that would be a hole."""
+    """No segment goes permanently before those behind it have gone: that would be a hole."""
     operation, is_whole = 0, False
     while not is_whole:
         operation += 1

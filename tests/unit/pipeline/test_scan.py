@@ -203,7 +203,7 @@ def test_client_settings_are_kept_or_warned_of(caplog: pytest.LogCaptureFixture)
 
 
 def test_a_broker_that_is_away_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_log, "_FIRST_LOOK_S", 0)
+    monkeypatch.setattr(cluster_log, "_FIRST_POLL_S", 0)
     with pytest.raises(TidemarkError) as refused:
         tidemark.scan("orders", bootstrap_servers="127.0.0.1:1")
     assert str(refused.value) == (

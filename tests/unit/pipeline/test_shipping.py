@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="needs pyspark")
 from pyspark.cloudpickle import dumps, loads
 
 from kafka_client.blocking import ClusterError
-from pipeline.errors import OptionError, told
+from pipeline.errors import OptionError, without_stack
 from pipeline.jobs.consume_task import ConsumeTask, consume_task
 from pipeline.jobs.record_hash import Digest
 from pipeline.shipping import packed_task, shipped
@@ -145,5 +145,5 @@ def test_so_do_errors_of_the_client_which_are_of_another_package() -> None:
         raise ClusterError("there is no topic 'a'")
 
     with pytest.raises(ClusterError) as caught:
-        told(refused)()
+        without_stack(refused)()
     assert len(extract_tb(caught.value.__traceback__)) == 2

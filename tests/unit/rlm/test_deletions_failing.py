@@ -32,7 +32,7 @@ class Refusing:
 
     def told(self) -> tuple[str, bool]:
         late = self.deletions.long_failing()
-        return ("", False) if late is None else (late.reason, late.is_red)
+        return ("", False) if late is None else (late.reason, late.is_unhealthy)
 
 
 def test_it_is_yellow_after_its_time_with_the_first_and_the_words(tmp_path: Path) -> None:
@@ -44,25 +44,25 @@ def test_it_is_yellow_after_its_time_with_the_first_and_the_words(tmp_path: Path
     assert store.told() == ("", False)
     store.refused(1, "last words of the store")
     store.clock.advance(1)
-    reason, is_red = store.told()
+    reason, is_unhealthy = store.told()
     assert reason.startswith(
         "1 deletions fail for 10 min, the first of segment AAAAAAAAAAAAAAAAAAAAAQ"
     )
     assert "orders-0 from offset 0: last words of the store" in reason
-    assert not is_red
+    assert not is_unhealthy
     store.clock.advance(1)
     assert store.told()[0].startswith("2 deletions fail")
 
 
 @pytest.mark.parametrize(
-    ("copy_max_ms", "red_ms"), [(COPY_MAX_MS, COPY_MAX_MS), (60_000, 2 * LATE_MS)]
+    ("copy_max_ms", "unhealthy_ms"), [(COPY_MAX_MS, COPY_MAX_MS), (60_000, 2 * LATE_MS)]
 )
-def test_it_is_red_after_the_larger_of_copy_maximum_and_twice_its_time(
-    tmp_path: Path, copy_max_ms: int, red_ms: int
+def test_it_is_unhealthy_after_the_larger_of_copy_maximum_and_twice_its_time(
+    tmp_path: Path, copy_max_ms: int, unhealthy_ms: int
 ) -> None:
     store = Refusing(tmp_path, copy_max_ms)
     store.refused()
-    store.clock.advance(red_ms - 1)
+    store.clock.advance(unhealthy_ms - 1)
     store.refused()
     assert store.told()[1] is False
     store.clock.advance(1)
@@ -174,6 +174,6 @@ def test_a_led_partition_whose_deletions_fail_tells_health(pair: Pair) -> None:
         pair.pump()
     last = health(pair)
     assert last.yellow == []
-    assert any("deletions fail for" in each.reason for each in last.red)
+    assert any("deletions fail for" in each.reason for each in last.unhealthy)
     pair.assign(is_leader=False)
-    assert not any("deletions fail for" in each.reason for each in health(pair).red)
+    assert not any("deletions fail for" in each.reason for each in health(pair).unhealthy)

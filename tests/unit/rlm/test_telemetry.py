@@ -25,7 +25,7 @@ def count_all(telemetry: Telemetry, tip: TopicIdPartition) -> None:
         telemetry.passed(tip.topic, kind)
     for operation in ("copy", "fetch", "fetch_index", "delete"):
         telemetry.store_called(operation, tip.topic, 100, 5, failed=True)
-    telemetry.judged(tip, 3)
+    telemetry.validated(tip, 3)
     telemetry.measured(tip, copy_lag_bytes=1, delete_lag_segments=2, remote_bytes=3)
 
 
@@ -62,7 +62,7 @@ def test_a_call_that_ends_late_brings_nothing_back(telemetry: Telemetry) -> None
     assert samples(telemetry, "orders") == []
 
 
-def test_a_topic_made_anew_under_its_name_before_the_old_one_went_goes_on_counting(
+def test_a_topic_made_anew_under_its_name_before_the_old_one_went_continues_counting(
     telemetry: Telemetry,
 ) -> None:
     telemetry.assigned(FIRST)

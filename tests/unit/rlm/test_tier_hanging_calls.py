@@ -9,7 +9,7 @@ from rlm.link.endpoint import LinkFailureError
 from rlm.link.messages import Ack, Connect, Health, ReadAnswer, Reconfigure
 from rlm.maintenance.assigned_partition import EXPIRE
 from rlm.maintenance.ownership import HANGING_MAX
-from rlm.service import JUDGE_THREADS
+from rlm.service import VALIDATION_THREADS
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from tests.support.tier.log_in_memory import PARTITION
@@ -19,7 +19,7 @@ CALL_MAX_MS = 1_000
 
 
 class HangingDeletes:
-    """The first deletions take longer than a call may; the tier's timers go on meanwhile."""
+    """The first deletions take longer than a call may; the tier's timers continue meanwhile."""
 
     def __init__(self, pair: Pair, left: int = 1) -> None:
         self.pair, self.left = pair, left
@@ -35,7 +35,7 @@ class HangingDeletes:
         if self.left:
             self.left -= 1
             self.pair.scheduler.advance(CALL_MAX_MS + 2_500)
-            if self.left:  # the other threads of the pool go on as well
+            if self.left:  # the other threads of the pool continue as well
                 self.pair.workers.turn()
         self.running -= 1
         self.inner(metadata)
@@ -71,13 +71,15 @@ def test_a_hanging_call_is_counted_its_thread_replaced_and_its_pass_tried_again(
     expire(pair)
     assert pair.workers.abandoned == ["rlm-expiration"]
     assert any(h.abandoned_calls == 1 for h in pair.told if isinstance(h, Health))
-    assert any(h.red and "hangs" in h.red[0].reason for h in pair.told if isinstance(h, Health))
+    assert any(
+        h.unhealthy and "hangs" in h.unhealthy[0].reason for h in pair.told if isinstance(h, Health)
+    )
     assert hanging.ids[0] == hanging.ids[1], "when the call returns, its pass does nothing more"
     assert pair.aborted == []
     left = [s.start_offset for s in pair.metadata.list_segments(PARTITION)]
     assert left == [6]
     pair.scheduler.advance(1_000)
-    assert not health(pair).red
+    assert not health(pair).unhealthy
     assert health(pair).abandoned_calls == 0
 
 
@@ -115,7 +117,7 @@ def test_calls_of_one_partition_that_hang_do_not_take_half_of_the_pool(pair: Pai
         expire(pair)
     left = [s.start_offset for s in pair.metadata.list_segments(PARTITION)]
     assert left == [6]
-    assert not health(pair).red
+    assert not health(pair).unhealthy
 
 
 def test_half_a_pool_abandoned_ends_the_tier(pair: Pair) -> None:
@@ -137,7 +139,7 @@ def test_settings_change_while_it_runs(pair: Pair) -> None:
     assert pair.workers.sizes == {
         "rlm-copier": 3,
         "rlm-expiration": 4,
-        "rlm-judge": JUDGE_THREADS,
+        "rlm-validation": VALIDATION_THREADS,
         "remote-reader": 5,
     }
     copied = pair.log.copied

@@ -14,8 +14,8 @@ from rlm.plugins import Plugins
 from rlm.service import REPORT_MS
 from rlm.tier_process import configure_plugins
 from rlmm.api import MetadataNotReadyError, RemoteLogMetadataManager, features_off
+from rlmm.health_text import HealthText
 from rlmm.memory import InMemoryRemoteLogMetadataManager
-from rlmm.red import RedText
 from rlmm.testing import FENCE, PARTITION
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.topic_based.removal_steps import DeleteObjects
@@ -31,8 +31,8 @@ from tests.support.tier.log_in_memory import SimulatedBroker
 from tests.support.tier.pair import Pair
 
 
-class Judging(InMemoryRemoteLogMetadataManager):
-    """Judges its settings."""
+class Validating(InMemoryRemoteLogMetadataManager):
+    """Validates its settings."""
 
     def check(self, configs: Mapping[str, str]) -> None:
         if "wrong" in configs:
@@ -149,16 +149,16 @@ def test_health_names_what_a_manager_leaves_out(
     )
 
 
-def test_a_manager_that_cannot_read_its_topic_is_red(tmp_path: Path) -> None:
+def test_a_manager_that_cannot_read_its_topic_is_unhealthy(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
-    pair.metadata.unreadable = lambda: (RedText("partition 3"),)  # type: ignore[method-assign]
+    pair.metadata.unreadable = lambda: (HealthText("partition 3"),)  # type: ignore[method-assign]
     pair.scheduler.advance(REPORT_MS)
-    assert [one.reason for one in pair.told[-1].red] == ["partition 3"]
+    assert [one.reason for one in pair.told[-1].unhealthy] == ["partition 3"]
 
 
-def test_settings_are_judged_before_the_manager_connects(tmp_path: Path) -> None:
+def test_settings_are_validated_before_the_manager_connects(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="wrong: may not be set"):
-        plugins_of(Judging, tmp_path, wrong="1")
+        plugins_of(Validating, tmp_path, wrong="1")
 
 
 def test_the_remover_writes_nothing_while_the_store_must_not_be_written_to(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_the_remover_writes_nothing_while_the_store_must_not_be_written_to(tmp_p
 def test_what_cannot_be_deleted_of_a_removed_topic_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    plugins = plugins_of(Judging, tmp_path)
+    plugins = plugins_of(Validating, tmp_path)
     assert isinstance(plugins.remover, Remover)
 
     def refuses(metadata: RemoteLogSegmentMetadata) -> None:

@@ -1,6 +1,6 @@
-"""The RocksDB cache after damage: what it still says is a moment of the topic, or it begins anew.
+"""The RocksDB cache after damage: what it still says is a moment of the topic, or it begins again.
 
-Never a part of the segments: a partition with a hole would be judged by it.
+Never a part of the segments: a partition with a hole would be validated by it.
 """
 
 import gc

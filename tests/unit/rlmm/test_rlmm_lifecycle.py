@@ -67,7 +67,7 @@ def test_exactly_the_moves_of_the_table_are_made(
 def test_a_copy_that_is_finished_is_not_deleted_as_a_dangling_one(
     present: SegmentState, seen: SegmentState | None
 ) -> None:
-    """Its FINISHED landed after the judgement, and the topic has lost the barrier (finding F5)."""
+    """Its FINISHED landed after the validation, and the topic has lost the barrier (finding F5)."""
     topic = brought_to(present)
     event = SegmentUpdated(replace(update(S0, DELETING), seen_state=seen), Stamp(B))
     legal = not (seen is STARTED and present is FINISHED)
@@ -242,7 +242,7 @@ def test_a_barrier_has_the_form_that_kafkas_readers_take() -> None:
     assert repeated_update.update.custom_metadata == b"key"
 
 
-def test_judging_does_not_need_a_segment_for_a_fenced_record() -> None:
+def test_validating_does_not_need_a_segment_for_a_fenced_record() -> None:
     facts = PartitionFacts(PARTITION, fence=B)
     applied = apply(facts, None, SegmentAdded(S0, Stamp(A)), order=0, seen_ms=0)
     assert applied.verdict is Verdict.FENCED

@@ -31,7 +31,7 @@ def test_the_run_of_what_is_not_covered_ends_before_it_begins() -> None:
     assert Coverage().end_of_run(1, 5) == 4
 
 
-def test_a_run_goes_on_in_the_next_epoch() -> None:
+def test_a_run_continues_in_the_next_epoch() -> None:
     covered = Coverage([segment(1, 0, 9, ((1, 0), (2, 6)))])
     chain = [EpochEntry(1, 0), EpochEntry(2, 6)]
     for log_start in (0, 5, 6):

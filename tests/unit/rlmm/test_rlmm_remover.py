@@ -94,7 +94,7 @@ def test_an_unavailable_store_is_told_once(setup: Setup, caplog: pytest.LogCaptu
     assert "works again: failed_attempts=3" in told[1]
 
 
-def test_after_a_store_error_the_next_pass_goes_on(setup: Setup) -> None:
+def test_after_a_store_error_the_next_pass_continues(setup: Setup) -> None:
     setup.copy()
     setup.delete_topic()
     setup.run_pass()
@@ -110,7 +110,9 @@ def test_after_a_store_error_the_next_pass_goes_on(setup: Setup) -> None:
 
 @pytest.mark.parametrize("lands", [True, False])
 @pytest.mark.parametrize("dies_at", range(8))
-def test_another_remover_goes_on_after_any_step(tmp_path: Path, dies_at: int, lands: bool) -> None:
+def test_another_remover_continues_after_any_step(
+    tmp_path: Path, dies_at: int, lands: bool
+) -> None:
     setup = Setup(tmp_path / "remote")
     setup.copy()
     setup.delete_topic()

@@ -96,7 +96,7 @@ class FullLog(MetadataLog):
         super().topics_emptied(topic_ids)
 
 
-def test_a_metadata_log_that_takes_no_record_is_red_and_holds_up_no_deletion(
+def test_a_metadata_log_that_takes_no_record_is_unhealthy_and_holds_up_no_deletion(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = FullLog()
@@ -106,13 +106,13 @@ def test_a_metadata_log_that_takes_no_record_is_red_and_holds_up_no_deletion(
     passes(setup)
     assert setup.objects() == []
     assert setup.state() is FINISHED
-    [reason] = setup.remover.red
+    [reason] = setup.remover.unhealthy
     assert "no space left" in reason
     assert "see that the disk of metadata.log.dir can be written" in reason
     assert [record.message for record in caplog.records].count(reason) == 1
     log.is_full = False
     setup.run_pass()
-    assert setup.remover.red == ()
+    assert setup.remover.unhealthy == ()
     passes(setup)
     assert setup.log.removed == set()
 
@@ -125,14 +125,14 @@ class LateLog(MetadataLog):
         raise NotTakenError("the broker does not answer")
 
 
-def test_a_record_that_was_taken_after_all_is_red_no_more(tmp_path: Path) -> None:
+def test_a_record_that_was_taken_after_all_is_unhealthy_no_more(tmp_path: Path) -> None:
     setup = Setup(tmp_path / "remote", log=LateLog())
     setup.copy(S0)
     setup.delete_topic()
     passes(setup)
     assert setup.log.removed == set()
     setup.run_pass()
-    assert setup.remover.red == ()
+    assert setup.remover.unhealthy == ()
 
 
 def test_where_a_metadata_partition_goes_away_meanwhile_the_list_of_removals_stays(
@@ -157,9 +157,9 @@ def test_where_a_metadata_partition_goes_away_meanwhile_the_list_of_removals_sta
     assert setup.log.removed == removed != set()
 
 
-def test_what_else_is_red_stays_beside_it(tmp_path: Path) -> None:
+def test_what_else_is_unhealthy_stays_beside_it(tmp_path: Path) -> None:
     setup = Setup(tmp_path / "remote", log=FullLog(topic_ids=set(), removed={b"g" * 16}))
     setup.copy(S0)
     setup.remover = setup.new_remover()
     passes(setup)
-    assert [("tidemark remote forget" in each) for each in setup.remover.red] == [True, False]
+    assert [("tidemark remote forget" in each) for each in setup.remover.unhealthy] == [True, False]

@@ -76,7 +76,7 @@ def test_killed_at_any_step_the_store_and_the_list_end_empty(
     assert setup.objects() == []
     assert setup.state() is FINISHED
     assert setup.log.removed == set()
-    assert setup.remover.red == ()
+    assert setup.remover.unhealthy == ()
 
 
 @pytest.mark.parametrize("is_done", [True, False])
@@ -104,4 +104,4 @@ def test_killed_at_any_step_and_put_back_to_before_the_removal_nothing_more_goes
     assert setup.state() is state
     known = setup.manager.deletion(PARTITION)
     assert known is not None
-    assert bool(setup.remover.red) is (known.state is not None)
+    assert bool(setup.remover.unhealthy) is (known.state is not None)

@@ -56,7 +56,7 @@ def test_an_image_of_before_the_topics_creation_proves_nothing(setup: Setup) -> 
     setup.log = after
     setup.run_until_gone()
     assert setup.state() is None
-    assert setup.remover.red == ()
+    assert setup.remover.unhealthy == ()
 
 
 def test_d32_a_removal_counts_however_much_later_its_list_is_read(setup: Setup) -> None:
@@ -67,7 +67,7 @@ def test_d32_a_removal_counts_however_much_later_its_list_is_read(setup: Setup) 
     assert setup.objects() == []
 
 
-def test_d33_an_unknown_id_is_kept_and_red_until_it_is_forgotten(
+def test_d33_an_unknown_id_is_kept_and_unhealthy_until_it_is_forgotten(
     setup: Setup, caplog: pytest.LogCaptureFixture
 ) -> None:
     setup.restore(before_creation(setup))
@@ -75,7 +75,7 @@ def test_d33_an_unknown_id_is_kept_and_red_until_it_is_forgotten(
         setup.run_until_gone()
     assert setup.state() is None
     assert len(setup.objects()) == 3
-    (reason,) = setup.remover.red
+    (reason,) = setup.remover.unhealthy
     assert f"tidemark remote forget {ID}" in reason
     assert [record.message for record in caplog.records] == [reason], "said once"
     setup.log.removed.add(PARTITION.topic_id)
@@ -83,7 +83,7 @@ def test_d33_an_unknown_id_is_kept_and_red_until_it_is_forgotten(
     assert setup.objects() == []
     assert setup.state() is FINISHED
     setup.run_pass()
-    assert setup.remover.red == ()
+    assert setup.remover.unhealthy == ()
 
 
 def test_where_no_list_is_kept_an_unknown_id_is_yellow_until_it_is_forgotten(
@@ -95,7 +95,7 @@ def test_where_no_list_is_kept_an_unknown_id_is_yellow_until_it_is_forgotten(
         setup.run_until_gone()
     assert setup.state() is None
     assert len(setup.objects()) == 3
-    assert setup.remover.red == ()
+    assert setup.remover.unhealthy == ()
     (reason,) = setup.remover.yellow
     assert f"tidemark remote forget {ID}" in reason
     assert [record.message for record in caplog.records] == [reason], "said once"
@@ -107,7 +107,7 @@ def test_where_no_list_is_kept_an_unknown_id_is_yellow_until_it_is_forgotten(
 
 
 @pytest.mark.parametrize("state", [MARKED, STARTED, FINISHED])
-def test_h13_d34_d35_marked_and_there_again_is_red_until_it_is_deleted_once_more(
+def test_h13_d34_d35_marked_and_there_again_is_unhealthy_until_it_is_deleted_once_more(
     setup: Setup, state: PartitionDeleteState
 ) -> None:
     before_removal = setup.log.copy()
@@ -123,12 +123,12 @@ def test_h13_d34_d35_marked_and_there_again_is_red_until_it_is_deleted_once_more
     setup.run_until_gone()
     assert setup.state() is state
     assert len(setup.objects()) == left
-    (reason,) = setup.remover.red
+    (reason,) = setup.remover.unhealthy
     assert "orders" in reason
     assert "delete the topic once more" in reason
     setup.delete_topic()
     setup.run_until_gone()
-    assert setup.remover.red == ()
+    assert setup.remover.unhealthy == ()
     assert setup.state() is FINISHED
     assert setup.objects() == []
 
@@ -142,7 +142,7 @@ def test_a_marked_id_of_a_log_from_before_its_creation_is_unknown(setup: Setup) 
     setup.run_until_gone()
     assert setup.state() is MARKED
     assert len(setup.objects()) == 3
-    assert len(setup.remover.red) == 1
+    assert len(setup.remover.unhealthy) == 1
 
 
 def test_the_removal_is_read_again_before_partition_started(setup: Setup) -> None:
@@ -168,13 +168,13 @@ def test_the_removal_is_read_again_before_each_segment(setup: Setup) -> None:
 
 
 def test_a_removal_that_no_log_tells_is_unknown_also_where_it_was_marked(setup: Setup) -> None:
-    """Kafka, or a version of before 0.1.0, marked it: `remote forget` is the way out."""
+    """Kafka, or a version of before 0.1.0, marked it: `remote forget` is the remedy."""
     setup.delete_topic()
     setup.run_pass()
     setup.restore(MetadataLog(topic_ids=set()))
     setup.run_until_gone()
     assert len(setup.objects()) == 3
-    [reason] = setup.remover.red
+    [reason] = setup.remover.unhealthy
     assert "tidemark remote forget" in reason
 
 
@@ -202,7 +202,7 @@ def test_an_id_leaves_the_list_when_all_its_partitions_are_finished(setup: Setup
     setup.run_pass()
     assert setup.log.removed == set()
     setup.run_until_gone()
-    assert setup.remover.red == ()
+    assert setup.remover.unhealthy == ()
 
 
 def test_an_id_with_a_partition_left_stays_on_the_list(setup: Setup) -> None:
@@ -241,7 +241,7 @@ def test_a_record_that_comes_before_the_grace_time_is_over_is_not_forgotten(setu
     assert known.state is FINISHED
 
 
-def test_many_red_ids_are_counted_beyond_twenty() -> None:
+def test_many_unhealthy_ids_are_counted_beyond_twenty() -> None:
     many = [
         PartitionDeletion(PARTITION._replace(topic_id=bytes([n]) * 16, partition=p), -1, None, None)
         for n in range(25)
@@ -249,10 +249,10 @@ def test_many_red_ids_are_counted_beyond_twenty() -> None:
     ]
     reasons = first_of(text_of(Standing.UNKNOWN, one) for one in many)
     assert len(reasons) == 21
-    assert reasons[-1].startswith("and 5 more such topic ids. Way out: ")
+    assert reasons[-1].startswith("and 5 more such topic ids. Remedy: ")
 
 
-# ---------------------------------------------------------------- against a naive judge
+# ---------------------------------------------------------------- against a naive validate
 
 
 def do(setup: Setup, saved: list[MetadataLog], what: str) -> None:
@@ -296,21 +296,21 @@ def test_objects_go_only_while_the_removal_stands_in_the_log(
     saved = [before_creation(setup), setup.log.copy()]
     inner = setup.storage.delete_log_segment_data
 
-    def judged(metadata: RemoteLogSegmentMetadata) -> None:
+    def validated(metadata: RemoteLogSegmentMetadata) -> None:
         topic_id = metadata.topic_id_partition.topic_id
         assert topic_id not in setup.log.topic_ids
         assert topic_id in setup.log.removed
         inner(metadata)
 
-    setup.storage.delete_log_segment_data = judged  # type: ignore[method-assign]
+    setup.storage.delete_log_segment_data = validated  # type: ignore[method-assign]
     topic_id = PARTITION.topic_id
     for what in history:
         do(setup, saved, what)
     setup.run_until_gone()
     state, is_left = setup.state(), bool(setup.objects())
     if topic_id in setup.log.topic_ids:
-        assert bool(setup.remover.red) is (state is not None)
+        assert bool(setup.remover.unhealthy) is (state is not None)
     elif topic_id in setup.log.removed or state is FINISHED:
         assert (state, is_left) == (FINISHED, False)
     else:
-        assert setup.remover.red
+        assert setup.remover.unhealthy

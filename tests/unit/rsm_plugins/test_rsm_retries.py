@@ -111,7 +111,7 @@ def test_no_attempt_begins_after_the_deadline() -> None:
         assert store.asked == 1
 
 
-def test_after_a_close_no_attempt_begins_and_no_wait_goes_on() -> None:
+def test_after_a_close_no_attempt_begins_and_no_wait_continues() -> None:
     retries = Retries(timeout_s=60, attempts=4)
     asked = []
 

@@ -148,7 +148,7 @@ def test_other_topics_are_not_hit(world: World) -> None:
     assert world.hits == [(5, StoreCall.COPY, "bills")]
 
 
-def test_a_fault_that_is_set_again_goes_on_where_it_is(world: World) -> None:
+def test_a_fault_that_is_set_again_continues_where_it_is(world: World) -> None:
     fault = StoreFault(id=1, kind=Kind.REFUSE, count=2)
     for others in ([], [StoreFault(id=2, kind=Kind.REFUSE, topic="none")]):
         world.faults.set([fault, *others])

@@ -12,8 +12,8 @@ from broker.app import EXIT_FAILED, run
 from runtime.collector import (
     MIDDLE_PASSES,
     STAYED_MAX,
+    collect_after_step,
     have_come_to_stay,
-    look_after_step,
     resting_collector,
     short_full_passes,
 )
@@ -98,7 +98,7 @@ def test_long_work_that_frees_as_much_as_it_makes_leaves_little_to_a_pass(
         young = 0
         for _ in work:
             if is_looked_after:
-                look_after_step()
+                collect_after_step()
             young = max(young, len(gc.get_objects(generation=0)))
     most = max([young, *passes.looked_at])
     assert (most < LOOKED_AT_MAX) is is_looked_after, most

@@ -17,17 +17,17 @@ DEADLINE_S = 5.0
 def test_a_pool_runs_as_many_calls_at_a_time_as_it_has_threads(threads: int) -> None:
     pools: Executors = ThreadPools()
     meeting = threading.Barrier(threads + 1)
-    go_on = threading.Event()
+    proceed = threading.Event()
 
     def meet() -> bool:
         meeting.wait(DEADLINE_S)
-        return go_on.wait(DEADLINE_S)
+        return proceed.wait(DEADLINE_S)
 
     pool = pools.pool("audit", threads)
     running = [pool.submit(meet) for _ in range(threads)]
-    one_more = pool.submit(go_on.is_set)
+    one_more = pool.submit(proceed.is_set)
     meeting.wait(DEADLINE_S)
-    go_on.set()
+    proceed.set()
     assert all(each.result(DEADLINE_S) for each in running)
     assert one_more.result(DEADLINE_S), "it began while each thread was busy"
     pools.shutdown()
@@ -42,16 +42,16 @@ def test_a_shutdown_that_waits_lets_the_queued_calls_run() -> None:
 
 def test_a_shutdown_that_does_not_wait_drops_the_queued_calls() -> None:
     pools = ThreadPools()
-    began, go_on = threading.Event(), threading.Event()
+    began, proceed = threading.Event(), threading.Event()
 
     def run() -> bool:
         began.set()
-        return go_on.wait(DEADLINE_S)
+        return proceed.wait(DEADLINE_S)
 
     running, queued = (pools.pool("audit", 1).submit(run) for _ in range(2))
     assert began.wait(DEADLINE_S)
     pools.shutdown(wait=False)
-    go_on.set()
+    proceed.set()
     assert running.result(DEADLINE_S), "the call ended before the shutdown returned"
     assert queued.cancelled()
 
@@ -93,14 +93,14 @@ async def test_a_call_that_fails_keeps_no_arguments() -> None:
 
 async def test_a_call_that_is_given_up_before_its_turn_keeps_no_arguments() -> None:
     pools = ThreadPools()
-    began, go_on = threading.Event(), threading.Event()
+    began, proceed = threading.Event(), threading.Event()
 
     class Body:
         """What a request was."""
 
     def run() -> bool:
         began.set()
-        return go_on.wait(DEADLINE_S)
+        return proceed.wait(DEADLINE_S)
 
     running = pools.pool("audit", 1).submit(run)
     assert began.wait(DEADLINE_S)
@@ -115,6 +115,6 @@ async def test_a_call_that_is_given_up_before_its_turn_keeps_no_arguments() -> N
     del waiting
     gc.collect()  # the frames of its traceback
     assert seen() is None
-    go_on.set()
+    proceed.set()
     assert running.result(DEADLINE_S)
     pools.shutdown()

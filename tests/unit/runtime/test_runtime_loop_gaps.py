@@ -154,7 +154,7 @@ async def test_looking_leaves_nothing_to_the_garbage_collector():
     gc.disable()
     try:
         for _ in range(100):
-            watch._look(time.monotonic(), 0)
+            watch._poll(time.monotonic(), 0)
         assert gc.collect() < 50
     finally:
         gc.enable()

@@ -16,10 +16,10 @@ from broker.config.key import ConfigError
 from broker.config.listeners import parse_voters
 from broker.config.properties import parse
 from broker.node.directories import DirectoryError
-from broker.node.lives import Life, dump_lives
+from broker.node.incarnation_history import Incarnation, dump_incarnations
 from broker.node.metadata_log import open_metadata_node
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
-from local_log.manager.log_dir import CLEAN_SHUTDOWN, LIVES
+from local_log.manager.log_dir import CLEAN_SHUTDOWN, INCARNATION_HISTORY
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
@@ -329,7 +329,9 @@ def half_copied(root: Path) -> None:
 
 def put_back(root: Path) -> None:
     """The metadata are an older copy than the other directory."""
-    (root / "two" / LIVES).write_bytes(dump_lives([Life(b"l" * 16, 1_000_000)]))
+    (root / "two" / INCARNATION_HISTORY).write_bytes(
+        dump_incarnations([Incarnation(b"l" * 16, 1_000_000)])
+    )
 
 
 def emptied(root: Path) -> None:
@@ -501,7 +503,7 @@ def test_the_way_back_is_one_name(tmp_path: Path) -> None:
 
 @pytest.mark.rounds(seconds=60)
 @pytest.mark.parametrize("kills", [True, False], ids=["killed", "power cut"])
-def test_after_a_crash_at_any_step_one_side_can_start_and_a_second_call_goes_on(
+def test_after_a_crash_at_any_step_one_side_can_start_and_a_second_call_continues(
     tmp_path: Path, kills: bool
 ) -> None:
     """Never can both the node and the new cluster start: the broker would live twice."""

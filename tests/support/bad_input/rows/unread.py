@@ -59,7 +59,7 @@ def answers_to_large_requests_are_never_read(stage: Stage, topics: int) -> None:
     asked = build(message.cls, {"topics": names, "allow_auto_topic_creation": False})
     frame = framed(header(ApiKey.METADATA, 4) + message.encode(asked, 4))
     sent = sent_until_no_more_is_taken(stage.client, frame)
-    assert len(frame) < sent < SENT_BYTES_MAX, "reading went on"
+    assert len(frame) < sent < SENT_BYTES_MAX, "reading continued"
     other = stage.connect()
     other.send(frame)
     assert len(other.receive_frame()) > len(frame) // 2

@@ -53,7 +53,7 @@ func say(event string, facts map[string]any) {
 	os.Stdout.Write(append(line, '\n'))
 }
 
-// owned: what is read, and from where each goes on.
+// owned: what is read, and from where each continues.
 type owned struct {
 	sync.Mutex
 	positions map[part]int64

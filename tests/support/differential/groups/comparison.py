@@ -121,7 +121,7 @@ def differences(kafka: Transcripts, ours: Transcripts) -> Iterator[str]:
         for number, (one, other) in enumerate(zip(theirs, mine, strict=False), 1):
             at = f"{name} v{version} {number:02d} {one.label}"
             if (one.label, one.asked) != (other.label, other.asked):
-                yield f"{at}: goes on otherwise: ours={other.label} {other.asked}"
+                yield f"{at}: continues otherwise: ours={other.label} {other.asked}"
                 break
             for path, wanted, got in compare(one.answer, other.answer):
                 yield f"{at} {_brief(one.asked)}: {path}: kafka={wanted!r} ours={got!r}"

@@ -1,4 +1,4 @@
-"""Stories that go on over a restart of the broker, and what is over by time after it."""
+"""Stories that continue over a restart of the broker, and what is over by time after it."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -34,7 +34,7 @@ def stays_stable(talk: Talk) -> None:
 
 
 def stays_stable_after(talk: Talk) -> None:
-    """They go on as if nothing had been."""
+    """They continue as if nothing had been."""
     describe(talk)
     fetch(talk, topics=None)
     beat(talk, "anna")

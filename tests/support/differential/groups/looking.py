@@ -62,7 +62,7 @@ def describes(talk: Talk, version: int) -> None:
 
 
 def lists(talk: Talk, version: int) -> None:
-    """ListGroups, all and filtered; the groups of other stories are left out of the transcript."""
+    """ListGroups, all and filtered; the groups of other stories are excluded of the transcript."""
     commit(talk, "outsider", group_id=talk.group + "-offsets")
     stable(talk, "anna")
     join(talk, "berta", group_id=talk.group + "-connect", protocol_type="connect")

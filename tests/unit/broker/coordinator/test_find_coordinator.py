@@ -147,7 +147,7 @@ def _lead_all(asked: Asked) -> None:
     assert all(one.leader == 1 for one in topic.partitions.values())
 
 
-def test_too_few_brokers_for_its_replicas_is_said_once_with_the_way_out(
+def test_too_few_brokers_for_its_replicas_is_said_once_with_the_remedy(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = Asked(tmp_path, {})  # three replicas, as is Kafka's default

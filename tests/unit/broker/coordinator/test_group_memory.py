@@ -77,11 +77,11 @@ def test_a_group_that_could_not_be_written_is_not_counted() -> None:
     assert world.state.kept_bytes == 0
 
 
-def test_without_room_groups_that_are_there_go_on_and_others_are_refused() -> None:
+def test_without_room_groups_that_are_there_continue_and_others_are_refused() -> None:
     world = World()
     ids = world.stable("g", members=1, protocols=[("range", bytes(20_000))])
     world.commit_offsets("simple", {("t", 0): 1})
-    world.room.most = world.state.kept_bytes  # a quarter of it is left for those that are there
+    world.budget.most = world.state.kept_bytes  # a quarter of it is left for those that are there
     committed = world.commit_offsets("g", {("t", 0): 5}, member_id=ids[0], generation=1)
     assert world.commit_errors(committed) == [E.NONE]
     assert world.commit_errors(world.commit_offsets("simple", {("t", 1): 5})) == [E.NONE]
@@ -100,7 +100,7 @@ def full() -> World:
     world = World()
     world.stable("g", protocols=[("range", bytes(500))])
     world.commit_offsets("simple", {("t", 0): 1, ("t", 1): 1}, metadata="m" * 200)
-    world.room.most = world.state.kept_bytes // 2
+    world.budget.most = world.state.kept_bytes // 2
     return world
 
 
@@ -108,7 +108,7 @@ def members_of(world: World) -> list[str]:
     return list(world.state._groups["g"].members)
 
 
-def test_without_any_room_consumers_go_on_and_nothing_grows(full: World) -> None:
+def test_without_any_room_consumers_continue_and_nothing_grows(full: World) -> None:
     kept = full.state.kept_bytes
     leader, follower = members_of(full)
     assert full.commit_errors(
@@ -139,9 +139,9 @@ def test_without_any_room_consumers_go_on_and_nothing_grows(full: World) -> None
 
 def test_a_short_note_of_an_offset_always_takes_the_place_of_another(full: World) -> None:
     """A note may be a digit longer the next time, and a client may name topics by id now."""
-    full.room.most = 1 << 30
+    full.budget.most = 1 << 30
     full.commit_offsets("simple", {("u", 0): 9})
-    full.room.most = 0
+    full.budget.most = 0
     for note, topic_id in (("9", bytes(16)), ("10", b"i" * 16), ("n" * 40, b"i" * 16)):
         said = full.commit_offsets("simple", {("u", 0): 9}, metadata=note, topic_id=topic_id)
         assert full.commit_errors(said) == [E.NONE]
@@ -149,7 +149,7 @@ def test_a_short_note_of_an_offset_always_takes_the_place_of_another(full: World
     assert full.commit_errors(said) == [E.INVALID_COMMIT_OFFSET_SIZE]
 
 
-def test_a_member_that_says_too_much_is_refused_and_the_others_go_on(full: World) -> None:
+def test_a_member_that_says_too_much_is_refused_and_the_others_continue(full: World) -> None:
     leader, follower = members_of(full)
     waiting = full.join("g", leader)
     asked = full.join("g", follower, protocols=[("range", bytes(1_001))])
@@ -161,7 +161,7 @@ def test_a_member_that_says_too_much_is_refused_and_the_others_go_on(full: World
 def test_a_static_member_that_says_too_much_is_refused_under_its_own_name_alone() -> None:
     world = World()
     world.stable("g", members=1, instance_id="i")
-    world.room.most = 0
+    world.budget.most = 0
     large = [("range", bytes(1_001))]
     fenced = world.answers[world.join("g", "another", instance_id="i", protocols=large)]
     assert fenced.error_code == E.FENCED_INSTANCE_ID
@@ -189,20 +189,20 @@ def test_one_request_cannot_take_more_than_what_is_left() -> None:
     """The room is asked once for a request: what its first partitions take is subtracted."""
     world = World()
     world.commit_offsets("simple", {("t", 0): 1}, metadata="m" * 1_000)
-    world.room.most = world.state.kept_bytes
-    left = world.room.left(is_new=False)
+    world.budget.most = world.state.kept_bytes
+    left = world.budget.left(is_new=False)
     many = {("u", number): 1 for number in range(10)}
     said = world.commit_errors(world.commit_offsets("simple", many))
     taken = said.count(E.NONE)
     assert 0 < taken < 10
     assert said == [E.NONE] * taken + [E.INVALID_COMMIT_OFFSET_SIZE] * (10 - taken)
-    assert 0 <= world.room.left(is_new=False) < left - taken * 100
+    assert 0 <= world.budget.left(is_new=False) < left - taken * 100
     large = world.join("another", protocols=[("range", bytes(50_000))])
     assert world.answers[large].error_code == E.GROUP_MAX_SIZE_REACHED
     assert {each.group_id for each in world.state.groups()} == {"simple"}
 
 
-async def test_above_the_bound_new_groups_are_refused_and_those_there_go_on(
+async def test_above_the_bound_new_groups_are_refused_and_those_there_continue(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The sum goes over all partitions: the groups here are in different ones."""

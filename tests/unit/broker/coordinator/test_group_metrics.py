@@ -15,7 +15,7 @@ METRICS = "kafka_server_group_coordinator_metrics_"
 
 
 def shown(groups: ServedGroups) -> dict[str, float]:
-    """All values, by name and labels; groups are counted anew."""
+    """All values, by name and labels; groups are counted again."""
     groups.world.clock.advance(1_000)
     return {
         ".".join((one.name.removeprefix(METRICS), *one.labels.values())): one.value

@@ -368,7 +368,7 @@ def committed_in(record: Record) -> tuple[Place, int | None] | None:
 
 
 def by_hand(log: PartitionLog) -> dict[str, dict[tuple[str, int], int]]:
-    """The last commit of each key; what is pending at the end is left out."""
+    """The last commit of each key; what is pending at the end is excluded."""
     found: dict[Place, int | None] = {}
     pending: dict[int, list[tuple[Place, int | None]]] = {}
     for segment in log.segments.all:

@@ -193,7 +193,7 @@ async def test_until_its_log_is_read_a_partition_is_loading(tmp_path: Path) -> N
     assert code_of_commit(again.commit(1)) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     listed = await again.told(ApiKey.LIST_GROUPS, 5, states_filter=[], types_filter=[])
     assert listed.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    # As from Kafka: aiokafka gives up for good when a heartbeat is answered with anything else.
+    # As from Kafka: aiokafka gives up permanently when a heartbeat is answered with anything else.
     beat = await again.told(
         ApiKey.HEARTBEAT, 3, group_id="g", generation_id=1, member_id="m", group_instance_id=None
     )

@@ -178,7 +178,7 @@ def batches(groups: ServedGroups) -> list[BatchHeader]:
 
 
 async def turns_of(answer: Any) -> tuple[Any, int]:
-    """An answer, and how many turns of the event loop it took."""
+    """An answer, and how many iterations of the event loop it took."""
     task, count = asyncio.ensure_future(answer), 0
     while not task.done():
         await asyncio.sleep(0)

@@ -77,7 +77,7 @@ async def test_a_log_that_changes_places_before_its_turn_is_loaded_from_the_new_
     logs.moves.begin(move)
     partition.pause()
     old.roll()
-    old.loan.lend(truncates=True)
+    old.lease.grant(truncates=True)
     swap = logs.plan_swap(logs.moves.finish(move, steps_of(move)))
     swapped = swap.carry_out()
     await turns()
@@ -86,7 +86,7 @@ async def test_a_log_that_changes_places_before_its_turn_is_loaded_from_the_new_
     assert isinstance(new, PartitionLog)
     partition.replace_log(new)
     partition.lead_on()
-    old.loan.take_back()
+    old.lease.take_back()
     await until(lambda: shard.stage is not ShardStage.LOADING)
     assert shard.stage is ShardStage.ACTIVE
     assert await groups.committed() == (0, 7)

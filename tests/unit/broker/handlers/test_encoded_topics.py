@@ -100,7 +100,7 @@ class World:
 
 @pytest.fixture
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One for each partition that was encoded anew."""
+    """One for each partition that was encoded again."""
     seen: list[int] = []
     original = ClusterView.partition
 

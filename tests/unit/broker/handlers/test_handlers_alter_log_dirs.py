@@ -103,7 +103,7 @@ def hold(broker: World) -> HeldPool:
     return pool
 
 
-def test_a_replica_moves_and_its_leader_goes_on(broker: World) -> None:
+def test_a_replica_moves_and_its_leader_continues(broker: World) -> None:
     target = broker.other()
     partition = broker.replicas.partitions[TP]
     epoch, said = partition.leader_epoch, len(broker.events)
@@ -273,7 +273,7 @@ def test_a_role_that_was_said_during_the_swap_counts(broker: World, held: HeldPo
     topic_id = broker.image.topics_by_name["t"].id
     broker.commit(make("PartitionChangeRecord", 0, partition_id=0, topic_id=topic_id, leader=-1))
     partition, led = broker.replicas.partitions[TP], list[bool]()
-    partition.log.loan.when_here(lambda: led.append(partition.is_leader))
+    partition.log.lease.when_here(lambda: led.append(partition.is_leader))
     held.stop_holding()
     assert (led, partition.is_leader) == ([False], False), "not for a moment"
     assert broker.where("t") == broker.logs.dirs.index(broker.logs.directory_of(TP))  # type: ignore[arg-type]
@@ -326,7 +326,7 @@ def test_a_later_target_takes_the_place_of_the_one_before(broker: World, held: H
     assert not broker.logs.moves.under_way
 
 
-def test_asked_again_for_the_same_target_it_goes_on(broker: World, held: HeldPool) -> None:
+def test_asked_again_for_the_same_target_it_continues(broker: World, held: HeldPool) -> None:
     target = broker.other()
     run(ask(broker, held, target))
     (move,) = broker.logs.moves.under_way.values()
@@ -405,7 +405,7 @@ async def stop_while_a_thread_works(broker: World, held: HeldPool, target: int) 
     await stopping
 
 
-def test_a_stopped_broker_goes_on_with_its_moves(broker: World, held: HeldPool) -> None:
+def test_a_stopped_broker_continues_with_its_moves(broker: World, held: HeldPool) -> None:
     target = broker.other()
     run(stop_while_a_thread_works(broker, held, target))
     assert broker.where("t") == 1 - target
@@ -416,7 +416,9 @@ def test_a_stopped_broker_goes_on_with_its_moves(broker: World, held: HeldPool) 
     assert not list(broker.paths[target].glob("*-future"))
 
 
-def test_a_move_that_cannot_go_on_after_a_start_is_forgotten(broker: World, held: HeldPool) -> None:
+def test_a_move_that_cannot_continue_after_a_start_is_forgotten(
+    broker: World, held: HeldPool
+) -> None:
     target = broker.other()
     run(ask(broker, held, target))
     broker.logs.close()
@@ -467,10 +469,10 @@ def test_nothing_is_copied_while_the_log_is_cut(
     """What goes would be copied as what comes in its place."""
     monkeypatch.setattr(directory_moves, "SWAP_BYTES", 0)
     log, target = broker.replicas.partitions[TP].log, broker.other()
-    log.loan.lend(truncates=True)
+    log.lease.grant(truncates=True)
     run(ask(broker, held, target))
     assert held.held == 0
-    log.loan.take_back()
+    log.lease.take_back()
     held.stop_holding()
     broker.ports.scheduler.advance(1_000)
     assert broker.where("t") == target

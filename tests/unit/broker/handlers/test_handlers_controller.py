@@ -216,7 +216,7 @@ async def test_the_lost_directory_of_a_broker_on_a_new_disk_is_given_up(
     answers = message("AssignReplicasToDirsResponse").cls
     for refused, why in (
         (answers(directories=[answers.Directories(id=b"d" * 16)]), "is Apache Kafka's"),
-        (answers(error_code=int(ErrorCode.STALE_BROKER_EPOCH)), "has registered anew"),
+        (answers(error_code=int(ErrorCode.STALE_BROKER_EPOCH)), "has registered again"),
         (answers(error_code=int(ErrorCode.INVALID_REQUEST)), "serves from it"),
         (answers(error_code=int(ErrorCode.REQUEST_TIMED_OUT)), "answers REQUEST_TIMED_OUT"),
     ):
@@ -381,7 +381,9 @@ async def test_elsewhere_all_of_it_is_answered_with_not_controller(listener: Lis
     assert (await listener.ask(listener.isr, asked)).error_code == not_controller
 
 
-async def test_a_cancelled_caller_is_forgotten_and_its_decision_goes_on(listener: Listener) -> None:
+async def test_a_cancelled_caller_is_forgotten_and_its_decision_continues(
+    listener: Listener,
+) -> None:
     task = asyncio.ensure_future(listener.submit(lambda _: ControllerResult((), "answer")))
     await asyncio.sleep(0)
     task.cancel()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.network.registry import Handler, InTurn
+from broker.network.registry import Handler, OrderedAnswer
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.codec import request
@@ -278,7 +278,7 @@ async def test_bad_input_very_many_partitions_do_not_hold_the_loop(world: World)
     frame = bytearray(message.encode(asked, 11))
 
     answer = handler.raw(context(1, 11), memoryview(frame), 0)
-    assert isinstance(answer, InTurn)
+    assert isinstance(answer, OrderedAnswer)
     turns = 0
     task = asyncio.ensure_future(answer.serve(answer))
     while not task.done():

@@ -1,4 +1,4 @@
-"""Answers that wait for the tier's judgement: clients would ask again at once."""
+"""Answers that wait for the tier's validation: clients would ask again at once."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ import pytest
 
 from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.fetch import FetchHandler, FetchLimits
-from broker.handlers.holding import HOLD_MS, JUDGEMENT_WAIT_MAX_MS, PEERS_MAX, Holding
+from broker.handlers.holding import HOLD_MS, PEERS_MAX, VALIDATION_WAIT_MAX_MS, Holding
 from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from broker.network.registry import Handler
@@ -39,7 +39,7 @@ BY_TIME = {
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    """A log that nobody has judged; offsets 10 to 12 are here."""
+    """A log that nobody has validated; offsets 10 to 12 are here."""
     world = World(tmp_path, has_tier=True)
     from_10(world, remote_storage_enable=True)
     world.append("t", b"10", b"11", b"12")
@@ -92,7 +92,7 @@ def code(task: "asyncio.Task[Any]") -> int:
     return int(task.result().topics[0].partitions[0].error_code)
 
 
-async def test_a_question_for_an_epochs_end_waits_for_the_judgement(world: World) -> None:
+async def test_a_question_for_an_epochs_end_waits_for_the_validation(world: World) -> None:
     question = await asked(epoch_ends(world), 4, EPOCH_END)
     assert not question.done()
     world.replicas.require("t", 0).take_report(SOUND)
@@ -144,7 +144,7 @@ async def test_the_memory_of_waits_is_bounded_and_keeps_the_newest(world: World)
     assert holding.remembered == 3, "what is too old is forgotten"
 
 
-async def test_a_look_up_by_time_waits_for_the_judgement_and_no_longer_than_its_limit(
+async def test_a_look_up_by_time_waits_for_the_validation_and_no_longer_than_its_limit(
     world: World,
 ) -> None:
     question = await asked(by_time(world), 7, BY_TIME)
@@ -158,7 +158,7 @@ async def test_a_look_up_by_time_waits_for_the_judgement_and_no_longer_than_its_
     assert code(question) == NONE
 
 
-async def test_a_deletion_above_the_end_waits_for_the_judgement_and_is_then_answered(
+async def test_a_deletion_above_the_end_waits_for_the_validation_and_is_then_answered(
     world: World,
 ) -> None:
     partition = world.replicas.require("t", 0)
@@ -176,7 +176,7 @@ async def test_a_deletion_above_the_end_waits_for_the_judgement_and_is_then_answ
 
 async def test_a_deletion_waits_no_longer_than_its_client_does(world: World) -> None:
     assert code(await asked(deletion(world), 2, deletes(14, timeout_ms=0))) == STORAGE
-    for timeout_ms, limit_ms in ((300, 300), (60_000, JUDGEMENT_WAIT_MAX_MS)):
+    for timeout_ms, limit_ms in ((300, 300), (60_000, VALIDATION_WAIT_MAX_MS)):
         question = await asked(deletion(world), 2, deletes(14, timeout_ms=timeout_ms))
         world.scheduler.advance(limit_ms - 1)
         await turns()
@@ -200,7 +200,7 @@ async def test_a_loss_that_is_found_ends_the_wait(world: World, handler: str) ->
     assert code(question) == STORAGE
 
 
-async def test_a_fetch_above_an_unjudged_end_is_parked_and_woken_by_the_judgement(
+async def test_a_fetch_above_an_unvalidated_end_is_parked_and_woken_by_the_validation(
     world: World,
 ) -> None:
     handler = FetchHandler(

@@ -91,7 +91,7 @@ def test_at_a_lost_log_end_nothing_is_appended_and_nobody_is_told_to_reset(world
         partition.append(batch(b"again"), now_ms=NOW_MS)
     assert partition.log.log_end_offset == 13
     partition.take_report(SOUND)
-    partition.append(batch(b"goes on"), now_ms=NOW_MS)
+    partition.append(batch(b"continues"), now_ms=NOW_MS)
 
 
 def test_a_leader_epoch_below_the_chain_of_a_tiered_log_changes_nothing(world: World) -> None:

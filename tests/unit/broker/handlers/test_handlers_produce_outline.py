@@ -1,4 +1,7 @@
-"""A wide Produce is judged by its outline: what it holds, and why nothing of it can be appended."""
+"""A wide Produce is validated by its outline.
+
+What it holds, and why nothing of it can be appended.
+"""
 
 import gc
 from contextlib import suppress
@@ -164,18 +167,18 @@ def test_a_topic_that_is_there_is_appended_to_beside_others(world: World, versio
 
 
 @pytest.mark.parametrize(("acks", "at_first"), [(1, False), (0, True)])
-async def test_a_wide_request_goes_on_without_its_client_from_its_first_append_on(
+async def test_a_wide_request_continues_without_its_client_from_its_first_append_on(
     world: World, acks: int, at_first: bool
 ) -> None:
     """With acks=0 the client hangs up rightly; else nothing is appended for one that has gone."""
     topics: dict[str, list[bytes | None]] = {"here": [batch(b"x" * 70_000)]}
     body = encoded(7, ask(7, topics | {"there": [None] * 300}, acks=acks))
     asked = context(ApiKey.PRODUCE, 7)
-    in_turn = ProduceHandler(world.replicas).raw(asked, memoryview(bytearray(body)), 0)
-    assert in_turn.goes_on is at_first
+    in_order = ProduceHandler(world.replicas).raw(asked, memoryview(bytearray(body)), 0)
+    assert in_order.continues is at_first
     with suppress(CloseConnection):
-        await in_turn.serve(in_turn)
-    assert in_turn.goes_on
+        await in_order.serve(in_order)
+    assert in_order.continues
     assert world.log("here", 0).log_end_offset == 1
 
 

@@ -1,4 +1,4 @@
-"""A fetch of very many partitions looks, waits, wakes and ends in turns of the loop."""
+"""A fetch of very many partitions looks, waits, wakes and ends in iterations of the loop."""
 
 import asyncio
 import gc
@@ -10,7 +10,7 @@ import pytest
 
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.fetch_read import SLICE_PARTITIONS
-from broker.replica.fetch_looks import FetchLooks
+from broker.replica.fetch_passes import FetchPasses
 from broker.replica.fetch_session import FetchContext
 from kafka_protocol.types import TopicPartition
 from tests.support.worlds.data_plane import World, finish, start
@@ -43,7 +43,7 @@ def answer(handler: FetchHandler, done: "asyncio.Future[Any]") -> Any:
 
 
 class Turns:
-    """What each turn of the loop does to a number."""
+    """What each iteration of the loop does to a number."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -223,7 +223,7 @@ async def test_one_whose_client_is_gone_watches_nothing(world: World, after: int
 async def test_one_that_fails_leaves_nothing_to_the_collector(
     world: World, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr(FetchLooks, "answer", None)
+    monkeypatch.setattr(FetchPasses, "answer", None)
     fetch = begin(world, make(world), count=count)
     await turns()
     gc.collect()
@@ -233,7 +233,7 @@ async def test_one_that_fails_leaves_nothing_to_the_collector(
         await turns()
         assert isinstance(fetch.exception(), TypeError)
         del fetch
-        assert not any(isinstance(one, FetchLooks) for one in gc.get_objects())
+        assert not any(isinstance(one, FetchPasses) for one in gc.get_objects())
         assert not any(each.watches for each in world.replicas.partitions.values())
     finally:
         gc.enable()

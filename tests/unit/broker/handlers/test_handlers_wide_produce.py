@@ -1,4 +1,4 @@
-"""A Produce of very many partitions is appended in turns of the loop; a usual one at once."""
+"""A Produce of very many partitions is appended in iterations of the loop; a usual one at once."""
 
 import asyncio
 from itertools import pairwise

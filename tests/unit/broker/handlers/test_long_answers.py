@@ -69,7 +69,7 @@ async def test_what_is_done_after_the_time_of_a_wait_resumes_nothing() -> None:
     def work() -> Answering[None]:
         yield from until_all_done([late], timeout_s=0)
         order.append("time is over")
-        yield Until(lambda _go_on: None)
+        yield Until(lambda _continue: None)
         order.append("resumed")
 
     answer = answer_or_future(work())

@@ -28,7 +28,7 @@ TOPICS = codec.request(ApiKey.DELETE_TOPICS).cls.Topics
 
 
 class There(DecodedHandler):
-    """The way to the active controller; counts what goes on."""
+    """The way to the active controller; counts what continues."""
 
     api_key, versions = ApiKey.DELETE_TOPICS, Versions(1, 6)
     asked = 0

@@ -104,10 +104,10 @@ def test_a_log_of_a_later_leader_epoch_asks_for_a_higher_one_once_it_is_led(worl
     assert "asked for a higher one" in world.replicas.offline[tp]
     epochs.in_vain = "the controller refuses a higher one"
     world.replicas.epoch_refused(replica)
-    assert f"{epochs.in_vain}. Way out" in world.replicas.offline[tp]
+    assert f"{epochs.in_vain}. Remedy" in world.replicas.offline[tp]
     world.change("t", leader_epoch=9)
     assert world.replicas.offline == {}
-    world.append("t", b"goes on")
+    world.append("t", b"continues")
     assert [tuple(entry) for entry in world.log("t").epochs.entries()] == [(8, 0), (9, 1)]
     world.replicas.epoch_refused(replica)
     assert world.replicas.offline == {}, "it came too late to matter"
@@ -188,7 +188,7 @@ def test_listeners_hear_by_name_what_happens_and_of_nothing_else(world: World) -
         ReplicaEvents(led=(partition,)),
         ReplicaEvents(followed=(partition,)),
         ReplicaEvents(led=(partition,)),
-        ReplicaEvents(gone=(partition,), topics_gone=(topic_id,)),
+        ReplicaEvents(gone=(partition,), topics_deleted=(topic_id,)),
     ]
 
 

@@ -287,7 +287,7 @@ def test_a_directory_that_fails_before_a_new_replica_is_noted_keeps_it(broker: O
     broker.create("t")
     home = broker.where("t")
     broker.logs.fail(broker.logs.dirs[home], OSError(errno.EIO, "away"))
-    broker.create("u")  # metadata go on changing
+    broker.create("u")  # metadata continue changing
     broker.commit_assignments()
     for missing in ([home], []):
         with pytest.raises(KafkaStorageError):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.replica import hosting
-from broker.replica.wanted import why_barred
+from broker.replica.target_replica import why_barred
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
@@ -108,7 +108,7 @@ def test_a_topic_that_is_switched_on_here_goes_offline_at_once_and_stays_so(
 
 
 @pytest.mark.parametrize(("has_tier", "questions"), [(False, ["tides"]), (True, [])])
-def test_a_topic_that_is_switched_on_is_judged_and_logged_once(
+def test_a_topic_that_is_switched_on_is_validated_and_logged_once(
     broker: OneBroker,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

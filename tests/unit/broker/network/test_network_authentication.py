@@ -212,7 +212,7 @@ def test_bad_input_after_a_refusal_nothing_makes_a_session_known() -> None:
 
 
 async def test_bad_input_a_long_message_closes_also_where_it_comes_at_once() -> None:
-    """Longer ones are decoded by a thread: its connection would go on meanwhile."""
+    """Longer ones are decoded by a thread: its connection would continue meanwhile."""
     served: list[str | None] = []
     async with guarded(served) as harness:
         client = await harness.connect()

@@ -11,7 +11,7 @@ import pytest
 
 from broker.network.buffers import PROGRESS_BYTES
 from broker.network.limits import NEVER_MS, NetworkLimits
-from broker.network.registry import CloseConnection, InTurn, RequestContext
+from broker.network.registry import CloseConnection, OrderedAnswer, RequestContext
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.framing import RequestHeader, read_request_header
@@ -339,7 +339,7 @@ class TestDeadlines:
             return [b"late"]
 
         async with serving(
-            lambda *_: InTurn(lambda _: late()), limits=NetworkLimits(frame_ms_max=5_000)
+            lambda *_: OrderedAnswer(lambda _: late()), limits=NetworkLimits(frame_ms_max=5_000)
         ) as harness:
             client = await harness.connect()
             second = frame(b"second", correlation_id=2)

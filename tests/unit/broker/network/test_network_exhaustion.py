@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.network.connection_budget import NEWCOMERS_MAX, ConnectionBudget
 from broker.network.limits import NetworkLimits
-from broker.network.room import NEWCOMERS_MAX, Room
 from broker.network.server import GIVES_WAY_MS, SWEEP_MS
 from runtime.disk import Disk, FileRegion, OpenFile
 from runtime.disk_errors import DESCRIPTORS_RESERVED, descriptors_for_connections, open_descriptors
@@ -184,7 +184,7 @@ async def test_while_no_descriptor_is_free_the_backlog_waits_and_the_loop_rests(
                 loop = asyncio.get_running_loop()
                 await loop.sock_connect(sock, harness.server.bound["PLAINTEXT"])
                 await until(lambda: value(harness, REFUSED, "PLAINTEXT") == 1)
-                for _ in range(50):  # in each turn of the loop a ready reader is called
+                for _ in range(50):  # in each iteration of the loop a ready reader is called
                     await asyncio.sleep(0)
                 assert value(harness, REFUSED, "PLAINTEXT") == 1
             harness.advance(SWEEP_MS)
@@ -270,22 +270,24 @@ async def test_who_was_turned_away_gets_the_place_of_the_longest_idle() -> None:
 
 
 def test_places_are_freed_for_files_by_half_of_the_reserve_and_for_newcomers_one_each() -> None:
-    room = Room(limit=1_000, shared=800)
-    assert [room.places_to_free(count, 0) for count in (0, 800, 900, 901)] == [0, 0, 0, 101]
-    assert [room.places_to_free(count, 3) for count in (700, 800, 810)] == [3, 3, 13]
-    assert room.places_to_free(800, 5_000) == NEWCOMERS_MAX
-    assert [room.connections_max(count, 500) for count in (600, 810, 2_000)] == [700, 490, 0]
+    budget = ConnectionBudget(limit=1_000, shared=800)
+    assert [budget.connections_to_close(count, 0) for count in (0, 800, 900, 901)] == [0, 0, 0, 101]
+    assert [budget.connections_to_close(count, 3) for count in (700, 800, 810)] == [3, 3, 13]
+    assert budget.connections_to_close(800, 5_000) == NEWCOMERS_MAX
+    assert [budget.connections_max(count, 500) for count in (600, 810, 2_000)] == [700, 490, 0]
 
 
 def test_partitions_take_the_place_of_idle_connections_and_not_the_whole_reserve() -> None:
     """Else whoever holds connections open would keep topics from being made."""
-    room = Room(limit=1_000, shared=800)
-    assert [room.for_partitions(count, 0) for count in (600, 800, 900)] == [200, 0, -100]
-    assert [room.for_partitions(800, idle) for idle in (20, 150, 700)] == [20, 150, 150]
-    taken = 800 + room.for_partitions(800, 700)
-    assert room.places_to_free(taken, 0) == 150, "what they took is free again after a sweep"
+    budget = ConnectionBudget(limit=1_000, shared=800)
+    assert [budget.for_partitions(count, 0) for count in (600, 800, 900)] == [200, 0, -100]
+    assert [budget.for_partitions(800, idle) for idle in (20, 150, 700)] == [20, 150, 150]
+    taken = 800 + budget.for_partitions(800, 700)
+    assert budget.connections_to_close(taken, 0) == 150, (
+        "what they took is free again after a sweep"
+    )
     for taken in range(800, 901):  # nothing goes yet
-        assert room.for_partitions(taken, 700) >= 50
+        assert budget.for_partitions(taken, 700) >= 50
 
 
 def test_the_reserve_is_never_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:

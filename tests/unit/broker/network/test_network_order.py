@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from broker.network.limits import NetworkLimits
-from broker.network.registry import DecodedHandler, InTurn, RawHandler, RequestContext
+from broker.network.registry import DecodedHandler, OrderedAnswer, RawHandler, RequestContext
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.schema import Versions
@@ -62,7 +62,7 @@ class Raw(RawHandler):
         if name not in self.served.gates:
             return [name.encode()]
         answer = self.served.answer(name, [name.encode()])
-        return InTurn(lambda _: answer) if name.startswith("turn") else answer
+        return OrderedAnswer(lambda _: answer) if name.startswith("turn") else answer
 
 
 def change(name: str) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 from broker.network.buffers import KEPT_BYTES_MAX, PROGRESS_BYTES
 from broker.network.intake import SMALL_FRAME_BYTES
 from broker.network.limits import NetworkLimits
-from broker.network.registry import InTurn, RawHandler, RequestContext, own_body
+from broker.network.registry import OrderedAnswer, RawHandler, RequestContext, own_body
 from broker.network.request_memory import SHARES
 from broker.network.server import SCRATCH_BYTES, SWEEP_MS
 from kafka_protocol.wire.api_keys import ApiKey
@@ -132,7 +132,7 @@ async def test_a_connection_that_is_closed_while_it_waits_leaves_the_line() -> N
         for one in list(harness.server._connections):
             if one._wants_memory and one.peer.address[1] == _port(gone):
                 one.close("as the test wants it")
-        assert [len(line) for line in harness.server.memory._lines.values()] == [1]
+        assert [len(queue) for queue in harness.server.memory._queues.values()] == [1]
         clients[0].close()
         assert (await client.answer())[0] == 6
 
@@ -153,7 +153,7 @@ async def test_a_stop_waits_for_nobody_who_waits_for_memory() -> None:
 
 
 async def _all_send_more(harness: Harness, clients: list[Client], sent: int) -> int:
-    """Each makes progress, so that its own time begins anew; half of that goes by."""
+    """Each makes progress, so that its own time begins again; half of that goes by."""
     for each in clients:
         each.send(large()[sent : sent + PROGRESS_BYTES])
     sent += PROGRESS_BYTES
@@ -163,7 +163,7 @@ async def _all_send_more(harness: Harness, clients: list[Client], sent: int) -> 
     return sent
 
 
-async def test_a_slow_sender_goes_on_while_nobody_waits() -> None:
+async def test_a_slow_sender_continues_while_nobody_waits() -> None:
     async with full() as (harness, clients):
         sent = HALF
         for _ in range(3):
@@ -198,9 +198,11 @@ class Later(RawHandler):
 
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
         self.begun += 1
-        return InTurn(partial(self._serve, own_body(frame, offset)), goes_on=self.to_its_end)
+        return OrderedAnswer(
+            partial(self._serve, own_body(frame, offset)), continues=self.to_its_end
+        )
 
-    async def _serve(self, body: memoryview, _: InTurn) -> list[object]:
+    async def _serve(self, body: memoryview, _: OrderedAnswer) -> list[object]:
         await self.gate.wait()
         return [bytes(body[:3])]
 
@@ -220,7 +222,7 @@ async def test_a_request_that_is_served_in_turns_holds_its_memory_until_it_is_an
 
 
 @pytest.mark.parametrize("to_its_end", [False, True])
-async def test_work_that_goes_on_without_its_client_keeps_its_memory(to_its_end: bool) -> None:
+async def test_work_that_continues_without_its_client_keeps_its_memory(to_its_end: bool) -> None:
     handler = Later(to_its_end=to_its_end)
     async with serving(handler, limits=LIMITS) as harness:
         for n in range(3):

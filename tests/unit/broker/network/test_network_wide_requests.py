@@ -12,7 +12,13 @@ from broker.handlers.join_group import JoinGroupHandler
 from broker.handlers.sync_group import SyncGroupHandler
 from broker.network.dispatch import DECODED_AT_ONCE_BYTES
 from broker.network.limits import NetworkLimits
-from broker.network.registry import DecodedHandler, InTurn, RawHandler, RequestContext, own_body
+from broker.network.registry import (
+    DecodedHandler,
+    OrderedAnswer,
+    RawHandler,
+    RequestContext,
+    own_body,
+)
 from broker.network.request_memory import RequestMemory, of_objects
 from broker.network.server import SWEEP_MS
 from broker.network.wide_requests import ELEMENT_BYTES, WAIT_MS_MAX, WideRequests
@@ -40,17 +46,17 @@ class Wide(RawHandler):
 
     def __init__(self) -> None:
         self.gate, self.running, self.served = asyncio.Event(), 0, 0
-        self.goes_on, self.lets_go = False, False
+        self.continues, self.lets_go = False, False
 
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
         body = own_body(frame, offset)
-        return InTurn(partial(self._serve, body), ELEMENTS, goes_on=self.goes_on)
+        return OrderedAnswer(partial(self._serve, body), ELEMENTS, continues=self.continues)
 
-    async def _serve(self, body: memoryview, in_turn: InTurn) -> list[object]:
+    async def _serve(self, body: memoryview, in_order: OrderedAnswer) -> list[object]:
         self.running += 1
         try:
             if self.lets_go:
-                in_turn.let_go()
+                in_order.let_go()
             await self.gate.wait()
             self.served += 1
             return [bytes(body)]
@@ -66,7 +72,7 @@ async def connected(harness: Harness, count: int, source: str) -> list[Client]:
 
 
 def waiting(harness: Harness) -> int:
-    return sum(len(line) for line in harness.server.wide.memory._lines.values())
+    return sum(len(queue) for queue in harness.server.wide.memory._queues.values())
 
 
 async def test_few_of_an_address_and_few_in_all_are_served_at_a_time() -> None:
@@ -149,10 +155,10 @@ async def test_a_request_that_has_waited_for_long_ends_its_connection_with_one_w
         assert harness.server.wide.memory.used_bytes == 0
 
 
-@pytest.mark.parametrize("goes_on", [False, True])
-async def test_a_client_that_has_gone_is_served_only_where_that_goes_on(goes_on: bool) -> None:
+@pytest.mark.parametrize("continues", [False, True])
+async def test_a_client_that_has_gone_is_served_only_where_that_continues(continues: bool) -> None:
     handler = Wide()
-    handler.goes_on = goes_on
+    handler.continues = continues
     async with serving(handler, limits=LIMITS) as harness:
         clients = await connected(harness, 6, "127.0.1.1")
         await until(lambda: handler.running + waiting(harness) == 6)
@@ -164,7 +170,7 @@ async def test_a_client_that_has_gone_is_served_only_where_that_goes_on(goes_on:
         await until(lambda: _swept(harness))
         handler.gate.set()
         await until(lambda: harness.server.wide.memory.used_bytes == 0 and not waiting(harness))
-        assert handler.served == (6 if goes_on else 0)
+        assert handler.served == (6 if continues else 0)
 
 
 async def test_what_ends_while_it_waits_leaves_the_line_and_takes_nothing() -> None:
@@ -174,12 +180,12 @@ async def test_what_ends_while_it_waits_leaves_the_line_and_takes_nothing() -> N
     wide = WideRequests(memory, InlinePool("inline"))
     memory.take("a", 1_000)
 
-    async def serve(_: InTurn) -> None:
+    async def serve(_: OrderedAnswer) -> None:
         raise AssertionError("not its turn")
 
     for is_called in (False, True):
-        in_turn = InTurn(serve, 1)
-        waits = asyncio.ensure_future(wide.serve("a", in_turn))
+        in_order = OrderedAnswer(serve, 1)
+        waits = asyncio.ensure_future(wide.serve("a", in_order))
         await asyncio.sleep(0)
         assert len(memory.waiting_since(0)) == 1
         waits.cancel()
@@ -196,25 +202,27 @@ async def test_a_served_request_and_its_place_do_not_keep_each_other() -> None:
     calls: list[Callable[[], None]] = []
     memory = RequestMemory(1_000, ManualClock(), calls.append, of_objects(Registry()))
 
-    async def serve(in_turn: InTurn) -> object:
-        return in_turn.let_go
+    async def serve(in_order: OrderedAnswer) -> object:
+        return in_order.let_go
 
-    in_turn = InTurn(serve, 1)
-    let_go = await WideRequests(memory, InlinePool("inline")).serve("a", in_turn)
-    assert in_turn.let_go != let_go, "else only the collector frees them, and the frame with them"
+    in_order = OrderedAnswer(serve, 1)
+    let_go = await WideRequests(memory, InlinePool("inline")).serve("a", in_order)
+    assert in_order.let_go != let_go, "else only the collector frees them, and the frame with them"
 
 
 async def test_what_is_counted_to_less_than_may_be_leaves_the_rest_to_others() -> None:
     gate, clock = asyncio.Event(), ManualClock()
 
-    async def serve(_: InTurn) -> None:
+    async def serve(_: OrderedAnswer) -> None:
         await gate.wait()
 
     loop, pool = asyncio.get_running_loop(), HeldPool()
     memory = RequestMemory(BOUND_BYTES, clock, loop.call_soon, of_objects(Registry()))
     wide = WideRequests(memory, pool)
     tasks = [
-        asyncio.ensure_future(wide.serve(address, InTurn(serve, 9 * ELEMENTS, partial(int, count))))
+        asyncio.ensure_future(
+            wide.serve(address, OrderedAnswer(serve, 9 * ELEMENTS, partial(int, count)))
+        )
         for address, count in (("a", ELEMENTS), ("b", 2 * ELEMENTS), ("c", 90 * ELEMENTS))
     ]
     for used in (1 + 9, 1 + 2 + 9, 1 + 2 + 9):
@@ -236,11 +244,11 @@ async def test_one_request_of_a_busy_address_is_before_that_of_another() -> None
     wide = WideRequests(memory, pool)
 
     def ask(address: str) -> asyncio.Future[Any]:
-        async def serve(_: InTurn) -> None:
+        async def serve(_: OrderedAnswer) -> None:
             await pool.run(served.append, address)
 
         return asyncio.ensure_future(
-            wide.serve(address, InTurn(serve, 9 * ELEMENTS, lambda: 8 * ELEMENTS))
+            wide.serve(address, OrderedAnswer(serve, 9 * ELEMENTS, lambda: 8 * ELEMENTS))
         )
 
     asked = [ask("busy") for _ in range(60)]

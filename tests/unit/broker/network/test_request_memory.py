@@ -31,7 +31,7 @@ class World:
         self.calls.append(call)
 
     def turn(self) -> None:
-        """One turn of the loop."""
+        """One iteration of the loop."""
         calls, self.calls = self.calls, []
         for call in calls:
             call()
@@ -152,7 +152,7 @@ def test_one_that_takes_nothing_in_its_turn_holds_nobody_up() -> None:
     assert world.served == ["a/1", "c/1"]
 
 
-def test_one_that_fails_in_its_turn_ends_and_the_others_go_on() -> None:
+def test_one_that_fails_in_its_turn_ends_and_the_others_continue() -> None:
     world = World()
     (first,) = world.asks("a/1", size_bytes=2 * BOUND)
     broken, *_ = world.asks(*(f"b/{n}" for n in range(CALLED_AT_ONCE_MAX + 9)), size_bytes=1)
@@ -163,7 +163,7 @@ def test_one_that_fails_in_its_turn_ends_and_the_others_go_on() -> None:
     assert len(world.served) == 1 + CALLED_AT_ONCE_MAX + 8
 
 
-def test_few_connections_go_on_in_one_turn() -> None:
+def test_few_connections_continue_in_one_turn() -> None:
     world = World()
     (first,) = world.asks("a/1", size_bytes=2 * BOUND)
     world.asks(*(f"b/{n}" for n in range(3 * CALLED_AT_ONCE_MAX)), size_bytes=1)
@@ -182,7 +182,7 @@ def test_without_a_bound_nobody_waits() -> None:
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3])
-def test_also_the_smallest_bound_lets_one_go_on(bound: int) -> None:
+def test_also_the_smallest_bound_lets_one_continue(bound: int) -> None:
     world = World(bound)
     for _ in range(3):
         (one,) = world.asks("a/1", size_bytes=10)
@@ -231,4 +231,4 @@ def test_whatever_happens_the_bound_is_kept_and_all_are_served(seed: int) -> Non
         rng.choice([one for one in made if one.has]).end()
         world.all_turns()
     assert len(world.served) == len(made)
-    assert (world.memory.used_bytes, world.memory._held, world.memory._lines) == (0, {}, {})
+    assert (world.memory.used_bytes, world.memory._held, world.memory._queues) == (0, {}, {})

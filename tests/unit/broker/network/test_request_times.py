@@ -183,7 +183,7 @@ async def test_an_answer_that_its_client_does_not_read_is_being_sent(is_late: bo
         ready.set()
         (connection,) = harness.server._connections
         sender = connection._sender
-        await until(lambda: bool(sender.unsent_bytes) and not sender.turn_is_over)
+        await until(lambda: bool(sender.unsent_bytes) and not sender.slice_is_over)
         harness.advance(7)
         assert sums(harness.metrics, "ResponseSendTimeMs") == {"Metadata": 0}
         client.writer.transport.resume_reading()

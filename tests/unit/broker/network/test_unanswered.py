@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.network.dispatch import Answer, InTurnFuture
+from broker.network.dispatch import Answer, OrderedFuture
 from broker.network.registry import CloseConnection
 from broker.network.request_times import RequestTimes
 from broker.network.unanswered import Unanswered
@@ -18,13 +18,13 @@ async def test_those_behind_one_that_fails_are_gone(is_answered: bool) -> None:
     loop = asyncio.get_running_loop()
     unanswered = Unanswered()
     first, failing = loop.create_future(), loop.create_future()
-    behind = InTurnFuture(loop)
+    behind = OrderedFuture(loop)
     behind.work = loop.create_future()
     slots = [unanswered.wait_for(one) for one in (first, failing)]
     unanswered.keep(ANSWER)
     slots.append(unanswered.wait_for(behind))
     assert unanswered.behind is behind.work
-    if is_answered:  # in the same turn of the loop: this is heard of later
+    if is_answered:  # in the same iteration of the loop: this is heard of later
         behind.set_result(ANSWER)
     failing.set_exception(CloseConnection("as the test wants it"))
     assert unanswered.settle(slots[1], failing) == "as the test wants it"

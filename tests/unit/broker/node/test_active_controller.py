@@ -413,7 +413,7 @@ async def test_a_change_whose_controller_is_gone_is_asked_again_of_the_next() ->
 
 
 async def test_a_change_whose_connection_alone_was_lost_is_answered_soon() -> None:
-    """Its controller goes on: no other comes, however long the client would wait."""
+    """Its controller continues: no other comes, however long the client would wait."""
     async with serving(hangs_up, APIS) as node, asked(led_at(node.port)) as active:
         waiting = Waiting(active, timeout_ms=60_000)
         await until(lambda: waiting.scheduler.waiting)
@@ -445,7 +445,7 @@ async def test_the_next_controller_may_be_known_before_the_connection_is_lost() 
 
 @pytest.mark.parametrize("key", [None, ApiKey.DELETE_TOPICS, ApiKey.UNREGISTER_BROKER])
 async def test_a_change_whose_controller_is_gone_is_asked_for_once(key: ApiKey | None) -> None:
-    """Without another controller; of a deletion, what was made anew would be deleted, too."""
+    """Without another controller; of a deletion, what was made again would be deleted, too."""
     deletes = key is not None
 
     class Deleting(Here):

@@ -1,4 +1,4 @@
-"""Recurring tasks: when they begin, that they go on after a failure, and that they end."""
+"""Recurring tasks: when they begin, that they continue after a failure, and that they end."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_never_is_never() -> None:
     assert runs == []
 
 
-def test_a_failing_disk_is_reported_once_and_the_task_goes_on(
+def test_a_failing_disk_is_reported_once_and_the_task_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     failing = [True]

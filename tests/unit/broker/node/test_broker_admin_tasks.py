@@ -87,7 +87,7 @@ def test_every_recurring_task_of_the_logs_is_run(tmp_path: Path) -> None:
     assert 5 not in log.producers.states.producers
 
 
-def test_mistake_of_ours_in_a_pool_task_is_logged_and_the_task_goes_on(
+def test_mistake_of_ours_in_a_pool_task_is_logged_and_the_task_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     scheduler = ManualScheduler(ManualClock())

@@ -5,7 +5,7 @@ from dataclasses import replace
 from broker.node.identity_check import (
     Doubts,
     Identity,
-    Look,
+    LeaderView,
     SeenReplica,
     other_cluster,
     other_voters,
@@ -18,9 +18,9 @@ RIVAL = ReplicaKey(2, THEIRS)
 ME = Identity(ReplicaKey(2, MINE), "mine", "/d/meta.properties")
 
 
-def look(*seen: SeenReplica, now_ms: int, leader_id: int = 1, epoch: int = 5) -> Look:
+def view(*seen: SeenReplica, now_ms: int, leader_id: int = 1, epoch: int = 5) -> LeaderView:
     leader = SeenReplica(ReplicaKey(1, b"1" * 16), is_voter=True, last_fetch_ms=now_ms)
-    return Look(leader_id, "a:1", epoch, now_ms, (leader, *seen))
+    return LeaderView(leader_id, "a:1", epoch, now_ms, (leader, *seen))
 
 
 def other(fetched_ms: int, *, key: ReplicaKey = RIVAL, voter: bool = True) -> SeenReplica:
@@ -29,7 +29,7 @@ def other(fetched_ms: int, *, key: ReplicaKey = RIVAL, voter: bool = True) -> Se
 
 def after(doubts: Doubts, *times_ms: int, **kind: object) -> Doubts:
     for at in times_ms:
-        doubts.take(look(other(at, **kind), now_ms=at + 100))  # type: ignore[arg-type]
+        doubts.take(view(other(at, **kind), now_ms=at + 100))  # type: ignore[arg-type]
     return doubts
 
 
@@ -45,7 +45,7 @@ def test_a_live_node_of_our_id_is_named() -> None:
 def test_the_last_request_of_a_dead_process_is_no_sign_of_life() -> None:
     doubts = after(Doubts(ME, 1000), 1000, 1500, 1500, 1500)
     assert (doubts.problem, doubts.is_open) == (None, True)
-    doubts.take(look(other(1500), now_ms=2500))
+    doubts.take(view(other(1500), now_ms=2500))
     assert (doubts.problem, doubts.is_open) == (None, False)
 
 
@@ -53,19 +53,19 @@ def test_one_fetch_whose_time_is_reckoned_anew_is_no_sign_of_life() -> None:
     """Clocks that are cut to milliseconds differ by one more or less from look to look."""
     doubts = Doubts(ME, 1000)
     for fetched_ms in (1000, 1001, 1000, 1001, 1000, 1001, 1002):
-        doubts.take(look(other(fetched_ms), now_ms=1500))
+        doubts.take(view(other(fetched_ms), now_ms=1500))
         assert (doubts.problem, doubts.is_open) == (None, True)
 
 
 def test_a_leader_of_our_id_lives() -> None:
     doubts = Doubts(ME, 1000)
-    doubts.take(look(other(7), now_ms=7, leader_id=2))
+    doubts.take(view(other(7), now_ms=7, leader_id=2))
     assert doubts.problem is not None
 
 
 def test_a_new_leader_begins_anew() -> None:
     doubts = after(Doubts(ME, 1000), 1000, 1500)
-    doubts.take(look(other(2000), now_ms=2000, epoch=6))
+    doubts.take(view(other(2000), now_ms=2000, epoch=6))
     assert doubts.problem is None
 
 
@@ -79,8 +79,8 @@ def test_of_two_that_take_part_the_one_without_the_vote_ends() -> None:
     mine = other(9, key=ME.key)
     voter, observer = Doubts(ME, 1000, takes_part=True), Doubts(ME, 1000, takes_part=True)
     for at in (100, 200, 300):
-        voter.take(look(mine, other(at, voter=False), now_ms=at))
-        observer.take(look(other(9, key=ME.key, voter=False), other(at), now_ms=at))
+        voter.take(view(mine, other(at, voter=False), now_ms=at))
+        observer.take(view(other(9, key=ME.key, voter=False), other(at), now_ms=at))
     assert voter.problem is None
     assert observer.problem is not None
 
@@ -115,7 +115,7 @@ def test_one_controller_of_another_cluster_is_not_enough() -> None:
 
 
 def test_another_list_of_voters_is_named_with_both() -> None:
-    seen = look(other(7), other(7, key=ReplicaKey(3, MINE), voter=False), now_ms=7)
+    seen = view(other(7), other(7, key=ReplicaKey(3, MINE), voter=False), now_ms=7)
     assert other_voters(ME, [2, 1], seen) is None
     assert other_voters(ME, [], seen) is None, "the voters are in the log"
     said = other_voters(ME, [1, 2, 3], seen)

@@ -14,7 +14,7 @@ from broker.network.limits import ListenerAddress, NetworkLimits
 from broker.network.registry import DecodedHandler, HandlerTable, RequestContext
 from broker.network.server import Server
 from broker.node.active_controller import ActiveController
-from broker.node.broker_life import BrokerLife
+from broker.node.broker_lifecycle import BrokerLifecycle
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import PRIVATE, ApiKey
 from metadata_topic.controller.brokers import Registration
@@ -82,7 +82,7 @@ class Served:
         *directories: bytes,
         keeps: bool = True,
         store: RemoteStore | None = None,
-    ) -> BrokerLife:
+    ) -> BrokerLifecycle:
         registration = Registration(
             1,
             bytes([number]) * 16,

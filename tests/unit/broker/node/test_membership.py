@@ -120,7 +120,7 @@ async def test_another_incarnation_ends_the_process_and_both_are_named() -> None
     assert one.asked == []
 
 
-async def test_a_broker_that_is_not_back_after_ten_seconds_is_red() -> None:
+async def test_a_broker_that_is_not_back_after_ten_seconds_is_unhealthy() -> None:
     one = Watched()
     one.refuses = True
     one.watch.see(image(replace(SERVES, fenced=True)))
@@ -141,7 +141,7 @@ async def test_a_broker_that_is_not_back_after_ten_seconds_is_red() -> None:
     assert one.watch.problems() == (), "it does not mean to serve"
 
 
-async def test_images_that_come_meanwhile_do_not_put_off_the_red() -> None:
+async def test_images_that_come_meanwhile_do_not_put_off_the_unhealthy() -> None:
     one = Watched()
     one.refuses = True
     for _ in range(3):  # the metadata of others change all the time

@@ -9,7 +9,7 @@ import pytest
 
 from broker.broker import Broker
 from broker.config.broker_config import BrokerConfig
-from broker.node.start_jobs import SAY_EVERY_MS, Count, StopMark, beside_the_loop
+from broker.node.start_jobs import LOG_EVERY_MS, Count, StopMark, beside_the_loop
 from local_log.errors import LoadStopped
 from runtime.disk import Buffer, Disk, OpenFile
 from runtime.executors import ThreadPool
@@ -75,11 +75,11 @@ async def test_the_metadata_log_is_read_and_logs_are_closed_beside_the_loop(
 
 async def test_whoever_cancels_a_job_gets_its_end_first() -> None:
     mark, begun, ended = StopMark(), threading.Event(), threading.Event()
-    go_on = threading.Event()
+    proceed = threading.Event()
 
     def job() -> None:
         begun.set()
-        go_on.wait(30)
+        proceed.wait(30)
         try:
             mark.check()
         finally:
@@ -92,7 +92,7 @@ async def test_whoever_cancels_a_job_gets_its_end_first() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
     assert not task.done(), "the job still works"
-    go_on.set()
+    proceed.set()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended.is_set()
@@ -110,7 +110,7 @@ def test_a_count_says_how_far_it_is_and_has_a_line_from_time_to_time(
         count.one_more()
         assert count.text() == "1 of 7 logs are closed"
         assert not caplog.messages
-        clock.advance(SAY_EVERY_MS)
+        clock.advance(LOG_EVERY_MS)
         count.one_more()
         count.one_more()
     assert caplog.messages == ["2 of 7 logs are closed"]

@@ -126,23 +126,23 @@ def test_ready_follows_the_stage_and_health_the_checks() -> None:
 
 def test_what_is_late_is_yellow_and_what_is_going_on_is_a_note() -> None:
     health = Health(1)
-    red: list[str] = []
+    unhealthy: list[str] = []
     late: list[str] = []
-    health.checks["tier"] = lambda: red
+    health.checks["tier"] = lambda: unhealthy
     health.checks["logs"] = list
     health.warnings["tier"] = lambda: late
-    health.notes["tier"] = lambda: ["judged 1 of 3 partitions"]
+    health.notes["tier"] = lambda: ["validated 1 of 3 partitions"]
     report = health.report()
     assert (report["status"], report["reasons"]) == ("green", [])
-    assert report["notes"] == ["tier: judged 1 of 3 partitions"]
-    late.append("judging takes long")
+    assert report["notes"] == ["tier: validated 1 of 3 partitions"]
+    late.append("validating takes long")
     report = health.report()
-    assert (report["status"], report["reasons"]) == ("yellow", ["tier: judging takes long"])
+    assert (report["status"], report["reasons"]) == ("yellow", ["tier: validating takes long"])
     assert report["parts"] == {"tier": "yellow", "logs": "green"}
-    red.append("the store is away")
+    unhealthy.append("the store is away")
     report = health.report()
     assert (report["status"], report["parts"]) == ("red", {"tier": "red", "logs": "green"})
-    assert report["reasons"] == ["tier: the store is away", "tier: judging takes long"]
+    assert report["reasons"] == ["tier: the store is away", "tier: validating takes long"]
 
 
 async def test_a_client_that_says_nothing_does_not_hold_up_the_stop(

@@ -53,7 +53,7 @@ def test_of_many_the_greatest_are_shown_and_the_others_counted() -> None:
     found = at_once(look(source))
     shown = sorted(found.by_partition.values())
     assert shown == sorted(found.by_group.values()) == list(range(2 * SHOWN_MAX + 1, many + 1))
-    assert found.left_out == {("partitions",): 2 * SHOWN_MAX, ("groups",): 2 * SHOWN_MAX}
+    assert found.excluded == {("partitions",): 2 * SHOWN_MAX, ("groups",): 2 * SHOWN_MAX}
 
 
 def test_names_that_are_cut_to_the_same_are_one_series_of_the_greater_lag() -> None:
@@ -64,7 +64,7 @@ def test_names_that_are_cut_to_the_same_are_one_series_of_the_greater_lag() -> N
     )
     found = at_once(look(source))
     assert list(found.by_partition.values()) == list(found.by_group.values()) == [8]
-    assert found.left_out == {("partitions",): 2, ("groups",): 2}
+    assert found.excluded == {("partitions",): 2, ("groups",): 2}
 
 
 def test_the_metrics_of_a_page_are_of_one_look() -> None:

@@ -13,11 +13,11 @@ PART = re.compile(r'health\.(?:checks|warnings)\["([a-z-]+)"\]')
 def test_reasons_come_with_what_to_do_unless_they_say_it() -> None:
     health = Health(1)
     health.checks["logs"] = lambda: ["log directory d is offline: no"]
-    health.warnings["tier"] = lambda: ["x: y. Way out: wait"]
+    health.warnings["tier"] = lambda: ["x: y. Remedy: wait"]
     report = health.report()
     assert report["reasons"] == [
         "logs: log directory d is offline: no",
-        "tier: x: y. Way out: wait",
+        "tier: x: y. Remedy: wait",
     ]
     assert report["remedies"] == {"logs: log directory d is offline: no": REMEDIES["logs"]}
     assert "tidemark directories" in REMEDIES["logs"]

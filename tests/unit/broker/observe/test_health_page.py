@@ -1,6 +1,6 @@
 """docs/operations.md begins with a row for each reason that health can give, and what to do.
 
-The reasons of the tier have a table of their own, see `tests/unit/rlm/test_red_texts.py`.
+The reasons of the tier have a table of their own, see `tests/unit/rlm/test_health_texts.py`.
 """
 
 import ast
@@ -47,7 +47,7 @@ SAID_BY = {
 }
 """By part, where its texts are made, beside the places where it is registered."""
 BY_A_KIND = {"disk", "kafka-controllers", "tier"}
-"""Their texts are of a `RedKind`, and stand in the table of the tier."""
+"""Their texts are of a `HealthReason`, and stand in the table of the tier."""
 OF_THE_DISK = {"snapshots"}
 """Whatever the disk has said."""
 
@@ -172,10 +172,10 @@ def test_each_row_says_what_health_says_is_to_be_done() -> None:
 
 
 def test_what_can_only_be_yellow_is_called_so() -> None:
-    red = {part for part, kind, _ in registered() if kind == "checks"} | BY_A_KIND
+    unhealthy = {part for part, kind, _ in registered() if kind == "checks"} | BY_A_KIND
     wrong = [
         (part, text)
         for part, text, meaning, _ in rows()
-        if part not in red and not meaning.startswith("yellow: ")
+        if part not in unhealthy and not meaning.startswith("yellow: ")
     ]
     assert wrong == []

@@ -18,7 +18,7 @@ AGE = "tidemark_remote_metrics_age_ms"
 
 
 class Scrape:
-    """A broker and its tier on a link that delivers one message a turn of the loop."""
+    """A broker and its tier on a link that delivers one message an iteration of the loop."""
 
     def __init__(self, tier_values: int = 3) -> None:
         self.clock, self.broker, self.tier = ManualClock(), Registry(), Registry()
@@ -93,7 +93,7 @@ async def test_a_late_tier_shows_its_last_page_and_its_age(
     scrape.copied.inc(1, "t0")
     assert {'copied_total{topic="t0"} 1', f"{AGE} 5000"} <= set(await scrape.lines())
     assert {'copied_total{topic="t0"} 1', f"{AGE} 5000"} <= set(await scrape.lines())
-    assert scrape.asked == 2 + 1  # the one that is late goes on, no other is begun
+    assert scrape.asked == 2 + 1  # the one that is late continues, no other is begun
     scrape.is_slow = False
     scrape.deliver()
     scrape.clock.advance(1_000)

@@ -20,7 +20,7 @@ class Told:
         return self.view
 
 
-def test_without_a_leader_for_two_fetch_timeouts_it_is_red() -> None:
+def test_without_a_leader_for_two_fetch_timeouts_it_is_unhealthy() -> None:
     told = Told()
     health = QuorumHealth(told, fetch_timeout_ms=TIMEOUT_MS, now_ms=1_000)
     assert health.problems(1_000 + 2 * TIMEOUT_MS) == ()

@@ -41,9 +41,9 @@ def test_partitions_that_lack_replicas_are_counted_and_named(
     assert float(page["UnderReplicatedPartitions"]) == under
     assert float(page["AtMinIsrPartitionCount"]) == at_min
     assert float(page["UnderMinIsrPartitionCount"]) == under_min
-    red, yellow = health.checks["replicas"](), health.warnings["replicas"]()
-    assert (len(red), len(yellow)) == (under_min, under)
-    assert all("t-0" in line for line in (*red, *yellow))
+    unhealthy, yellow = health.checks["replicas"](), health.warnings["replicas"]()
+    assert (len(unhealthy), len(yellow)) == (under_min, under)
+    assert all("t-0" in line for line in (*unhealthy, *yellow))
 
 
 def test_replicas_without_eligible_leader_replicas_are_yellow(world: World) -> None:
@@ -110,12 +110,12 @@ def test_nothing_is_counted_of_what_is_led_no_more_or_lacks_no_more(world: World
     world.add_topic("t", 3, min_insync_replicas=2)
     for index in range(3):
         world.change("t", index, replicas=(1, 2, 3), isr=(1,), leader_epoch=4)
-    (red,) = health.checks["replicas"]()
-    assert red.startswith("3 partition(s)")
+    (unhealthy,) = health.checks["replicas"]()
+    assert unhealthy.startswith("3 partition(s)")
     world.change("t", 0, isr=(1, 2, 3))
     world.change("t", 1, leader=2, leader_epoch=5)
-    (red,) = health.checks["replicas"]()
-    assert red.startswith("1 partition(s)")
+    (unhealthy,) = health.checks["replicas"]()
+    assert unhealthy.startswith("1 partition(s)")
     world.replicas.require("t", 2).set_config(LogConfig())
     assert not health.checks["replicas"]()
     assert len(health.warnings["replicas"]()) == 1
@@ -131,8 +131,8 @@ def test_what_is_shown_looks_at_no_partition_that_it_does_not_name(world: World)
     for index in range(30):
         world.change("t", index, replicas=(1, 2, 3), isr=(1,), leader_epoch=4)
     world.leading.led = Unlooked(world.leading.led)
-    (red,) = health.checks["replicas"]()
-    assert "t-0, t-1, t-2 and 27 more" in red
+    (unhealthy,) = health.checks["replicas"]()
+    assert "t-0, t-1, t-2 and 27 more" in unhealthy
     assert float(_page(metrics)["UnderReplicatedPartitions"]) == 30
 
 

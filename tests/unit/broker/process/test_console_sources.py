@@ -13,8 +13,8 @@ from broker.observe.health import Health
 from broker.observe.http import pages
 from broker.process.broker_source import BrokerSource
 from broker.process.console import ConsoleWiring, NodeSource, broker_counters, console_url
-from broker.replica.judgement import Judgement
 from broker.replica.topic_metrics import TopicMetrics
+from broker.replica.validation import Validation
 from kafka_protocol.types import TopicPartition
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import BrokerImage, Endpoint, RemoteStore
@@ -33,11 +33,11 @@ class ScriptedTier:
     """Says what a tier process would say of itself."""
 
     def __init__(self) -> None:
-        self.red: dict[tuple[bytes, int], str] = {}
+        self.unhealthy: dict[tuple[bytes, int], str] = {}
         self.totals = {"remote_copy_bytes": 7.0}
 
-    def red_partitions(self) -> dict[tuple[bytes, int], str]:
-        return self.red
+    def unhealthy_partitions(self) -> dict[tuple[bytes, int], str]:
+        return self.unhealthy
 
     def state(self) -> Any:
         return SimpleNamespace(process="up", pid=None, restarts=2, assigned=5, ready=4)
@@ -107,12 +107,12 @@ async def test_what_is_wrong_with_a_partition_is_said(tmp_path: Path) -> None:
     assert one(world, tier).problem == "1 of its replicas is not in sync"
     partition.verdict = Loss.HOLE
     assert one(world, tier).problem == "hole"
-    tier.red[topic_id, 0] = "a hole, and the way out"
-    assert one(world, tier).problem == "a hole, and the way out"
+    tier.unhealthy[topic_id, 0] = "a hole, and the remedy"
+    assert one(world, tier).problem == "a hole, and the remedy"
     partition.log.set_offline(OSError("gone"))
     found = one(world, tier)
     assert (found.problem, found.is_led, found.leader) == ("offline: its disk failed", False, -1)
-    partition.verdict = Judgement.OPEN
+    partition.verdict = Validation.OPEN
 
 
 async def test_a_partition_that_is_not_hosted_for_its_disk_is_shown(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from broker.node.identity_check import Look, SeenReplica
-from broker.process.controller_questions import ControllerQuestions, Said
+from broker.node.identity_check import LeaderView, SeenReplica
+from broker.process.controller_questions import ControllerAnswer, ControllerQuestions
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
@@ -61,7 +61,7 @@ def quorum(error: ErrorCode) -> bytes:
 
 async def asked(
     of_cluster: ErrorCode = ErrorCode.NONE, of_quorum: ErrorCode | None = ErrorCode.NONE
-) -> tuple[Said, str]:
+) -> tuple[ControllerAnswer, str]:
     """What is made of the answers, and the address; None: the connection ends in place of one."""
 
     def serve(key: int, _version: int, number: int) -> bytes:
@@ -90,7 +90,7 @@ async def test_a_leader_says_who_votes_and_where_other_controllers_are() -> None
         SeenReplica(ReplicaKey(2, SECOND), True, 900),
         SeenReplica(ReplicaKey(7, OBSERVER), False, 800),
     )
-    assert said == Said("c", Look(1, address, 4, 1_000, replicas), CONTROLLERS)
+    assert said == ControllerAnswer("c", LeaderView(1, address, 4, 1_000, replicas), CONTROLLERS)
 
 
 @pytest.mark.parametrize("of_quorum", [None, ErrorCode.NOT_LEADER_OR_FOLLOWER])
@@ -98,12 +98,12 @@ async def test_one_that_does_not_lead_says_its_cluster_and_others_all_the_same(
     of_quorum: ErrorCode | None,
 ) -> None:
     said, _ = await asked(of_quorum=of_quorum)
-    assert said == Said("c", None, CONTROLLERS)
+    assert said == ControllerAnswer("c", None, CONTROLLERS)
 
 
 async def test_one_that_does_not_say_its_cluster_says_nothing() -> None:
     said, _ = await asked(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert said == Said()
+    assert said == ControllerAnswer()
 
 
 async def test_one_that_nobody_reaches_says_nothing() -> None:
@@ -111,6 +111,6 @@ async def test_one_that_nobody_reaches_says_nothing() -> None:
     async with serving(lambda *_: b"", APIS) as node:
         gone = Node(1, *node.address)
     try:
-        assert await ControllerQuestions(11, ports, 10_000).ask(gone) == Said()
+        assert await ControllerQuestions(11, ports, 10_000).ask(gone) == ControllerAnswer()
     finally:
         ports.executors.shutdown()

@@ -66,7 +66,7 @@ def answers(*codes: ErrorCode) -> Any:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_registration, "LOOK_MS", 1)
+    monkeypatch.setattr(controller_registration, "POLL_MS", 1)
     monkeypatch.setattr(controller_registration, "RETRY_MS_MAX", 2)
 
 
@@ -134,7 +134,7 @@ async def test_it_asks_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> N
         asked.append(ports.clock.monotonic_ms())
         return ""
 
-    monkeypatch.setattr(controller_registration, "LOOK_MS", 500)
+    monkeypatch.setattr(controller_registration, "POLL_MS", 500)
     monkeypatch.setattr(controller_registration, "RETRY_MS_MAX", 10_000)
     monkeypatch.setattr(controller_registration, "_ask", ask)
     standby: Any = Standby(1)

@@ -1,4 +1,4 @@
-"""What health says of a disk that fills, with and without a tier that is red."""
+"""What health says of a disk that fills, with and without a tier that is unhealthy."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,15 +26,15 @@ class FillingDisk(Disk):
 
 
 @pytest.mark.parametrize(
-    ("reasons", "status", "way_out"),
+    ("reasons", "status", "remedy"),
     [
         (None, "yellow", "retention.ms"),
         ((), "yellow", "retention.ms"),
-        (("copy: no",), "red", "Way out: repair what else is red"),
+        (("copy: no",), "red", "Remedy: repair what else is unhealthy"),
     ],
 )
-async def test_a_disk_that_fills_is_yellow_and_red_while_nothing_expires(
-    reasons: tuple[str, ...] | None, status: str, way_out: str
+async def test_a_disk_that_fills_is_yellow_and_unhealthy_while_nothing_expires(
+    reasons: tuple[str, ...] | None, status: str, remedy: str
 ) -> None:
     clock, health = ManualClock(monotonic_ms=1), Health(1)
     ports = simulated(clock=clock, disk=FillingDisk(clock))
@@ -49,6 +49,6 @@ async def test_a_disk_that_fills_is_yellow_and_red_while_nothing_expires(
     [reason] = report["reasons"]  # type: ignore[misc]
     assert report["parts"] == {"disk": status}
     assert reason.startswith("disk: the disk of /a is full in 2.6 h")
-    assert way_out in reason + str(report["remedies"])
+    assert remedy in reason + str(report["remedies"])
     metrics = {one.name: one.value for one in ports.metrics.samples()}
     assert metrics["tidemark_log_dir_hours_until_full"] == pytest.approx(2.6, abs=0.1)

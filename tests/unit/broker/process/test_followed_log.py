@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from broker.node.committed_mark import Comparison, dump_mark
-from broker.node.identity_check import Identity, Look
+from broker.node.identity_check import Identity, LeaderView
 from broker.process import identity_watch
-from broker.process.controller_questions import Said
-from broker.process.identity_watch import LOOKS_MAX, IdentityWatch
+from broker.process.controller_questions import ControllerAnswer
+from broker.process.identity_watch import POLLS_MAX, IdentityWatch
 from broker.process.quorum_member import QuorumMember
 from local_log.manager.log_dir import COMMITTED_METADATA
 from metadata_topic.quorum.errors import QuorumConfigError
@@ -31,16 +31,16 @@ class Scripted:
 
     epochs: list[int | None]
     found: list[Comparison | None]
-    looks = compared = 0
+    polls = compared = 0
 
     def __init__(self, *_: Any) -> None:
         """As the questions that it stands for."""
 
-    async def ask(self, node: Node) -> Said:
-        type(self).looks += 1
+    async def ask(self, node: Node) -> ControllerAnswer:
+        type(self).polls += 1
         epoch = self.epochs.pop(0) if len(self.epochs) > 1 else self.epochs[0]
-        look = None if epoch is None else Look(node.id, "h1:9093", epoch, 0, ())
-        return Said("mine", look)
+        view = None if epoch is None else LeaderView(node.id, "h1:9093", epoch, 0, ())
+        return ControllerAnswer("mine", view)
 
     async def compare(self, *_: Any) -> Comparison | None:
         type(self).compared += 1
@@ -101,21 +101,21 @@ async def test_a_leader_that_stays_in_an_older_epoch_is(monkeypatch: pytest.Monk
 async def test_a_voter_waits_for_nobody_where_nobody_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be needed to elect one."""
     found, asked = await compared(monkeypatch, [None], Comparison.SAME, may_vote=True)
-    assert (found, asked.looks) == (None, 1)
+    assert (found, asked.polls) == (None, 1)
 
 
 async def test_a_voter_takes_part_where_the_leader_does_not_say(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     found, asked = await compared(monkeypatch, [3], None, may_vote=True)
-    assert (found, asked.compared) == (None, LOOKS_MAX)
+    assert (found, asked.compared) == (None, POLLS_MAX)
     assert "no leader says" in caplog.text
 
 
 async def test_a_broker_waits_for_a_leader_that_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would follow a younger log unseen."""
-    found, asked = await compared(monkeypatch, [3], *[None] * LOOKS_MAX, Comparison.SAME)
-    assert (found, asked.compared) == (Comparison.SAME, LOOKS_MAX + 1)
+    found, asked = await compared(monkeypatch, [3], *[None] * POLLS_MAX, Comparison.SAME)
+    assert (found, asked.compared) == (Comparison.SAME, POLLS_MAX + 1)
 
 
 async def begun(
@@ -140,7 +140,7 @@ async def begun(
     class Questions(Scripted):
         async def compare(self, *asked: Any) -> Comparison | None:
             assert asked[2] not in answered, "it is asked once more for what it has said"
-            assert self.looks <= LOOKS_MAX, "what it has said is enough"
+            assert self.polls <= POLLS_MAX, "what it has said is enough"
             if log[asked[2]] is not None:
                 answered.add(asked[2])
             return log[asked[2]]
@@ -180,7 +180,7 @@ SAME, OTHER, TRIMMED = Comparison.SAME, Comparison.OTHER, Comparison.TRIMMED
         (3, OTHER, SAME, {"newer"}),  # it comes back with the log of its time
         (3, SAME, OTHER, {"older"}),  # likewise; the younger log has passed its offset
         (3, OTHER, OTHER, {"newer", "older"}),
-        (2, SAME, OTHER, {"newer", "older"}),  # epochs began anew: one is refused after a while
+        (2, SAME, OTHER, {"newer", "older"}),  # epochs began again: one is refused after a while
         (3, OTHER, TRIMMED, {"newer"}),
         (3, OTHER, None, {"newer"}),  # nobody says what the older one is
     ],
@@ -239,13 +239,17 @@ async def test_marks_of_which_nobody_says_anything_need_no_registration(
     member.check_registration(image)
 
 
-def said(node_id: int, epoch: int | None, *, cluster_id: str = "mine") -> Said:
-    look = None if epoch is None else Look(node_id, f"h{node_id}:9093", epoch, 0, ())
-    return Said(cluster_id, look)
+def said(node_id: int, epoch: int | None, *, cluster_id: str = "mine") -> ControllerAnswer:
+    view = None if epoch is None else LeaderView(node_id, f"h{node_id}:9093", epoch, 0, ())
+    return ControllerAnswer(cluster_id, view)
 
 
 async def looked(
-    monkeypatch: pytest.MonkeyPatch, answers: dict[int, Said], *, me: int = 11, needed: int = 1
+    monkeypatch: pytest.MonkeyPatch,
+    answers: dict[int, ControllerAnswer],
+    *,
+    me: int = 11,
+    needed: int = 1,
 ) -> tuple[set[int], int | None]:
     """Which controllers are asked, and the epoch that is compared with."""
     asked, epochs = set[int](), list[int]()
@@ -254,7 +258,7 @@ async def looked(
         def __init__(self, *_: Any) -> None:
             """As the questions that it stands for."""
 
-        async def ask(self, node: Node) -> Said:
+        async def ask(self, node: Node) -> ControllerAnswer:
             asked.add(node.id)
             return answers[node.id]
 

@@ -24,14 +24,14 @@ class Node:
     def remove(self, topic_id: bytes) -> None:
         delta = MetadataDelta(EMPTY_IMAGE)
         delta.removed_topics.add(topic_id)
-        self._tell(delta)
+        self._notify(delta)
 
     def lose(self, topic_id: bytes) -> None:
         delta = MetadataDelta(EMPTY_IMAGE)
         delta.deleted_topics[topic_id] = TopicName("t", topic_id)
-        self._tell(delta)
+        self._notify(delta)
 
-    def _tell(self, delta: MetadataDelta) -> None:
+    def _notify(self, delta: MetadataDelta) -> None:
         for subscriber in self._subscribers:
             subscriber(EMPTY_IMAGE, delta)
 

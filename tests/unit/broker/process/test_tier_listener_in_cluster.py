@@ -24,7 +24,7 @@ from broker.node.endpoints import free_port
 from broker.process.tier_listener import TierListener, identity_in_cluster
 from broker.topics.cluster import ClusterView
 from metadata_topic.image.model import BrokerImage, Endpoint
-from rlmm.red import NOT_RED, RedText
+from rlmm.health_text import HEALTHY, HealthText
 from rlmm.topic_based.confluent_port import ConfluentPort
 from rlmm.topic_based.settings import parse
 from rlmm.topic_based.topic_port import TopicUnavailableError
@@ -95,8 +95,11 @@ def refusals_by_librdkafka(settings: dict[str, str]) -> list[str]:
     return refusals
 
 
-def refusals_of_a_tier(settings: dict[str, str], clock: ManualClock) -> list[RedText]:
-    """What its port says after its clients met the broker; if that is red, what it says later."""
+def refusals_of_a_tier(settings: dict[str, str], clock: ManualClock) -> list[HealthText]:
+    """What its port says after its clients met the broker.
+
+    If that is unhealthy, what it says later.
+    """
     configs = {"node.id": "1", "cluster.id": "c", "log.dir": "/nowhere", **settings}
     port = ConfluentPort(parse(configs), clock)
     try:
@@ -167,13 +170,13 @@ async def test_health_names_the_broker_of_another_secret(admin: Admin) -> None:
     clock = ManualClock(monotonic_ms=1)
     async with listening(admin.cluster) as settings:
         texts = await asyncio.to_thread(refusals_of_a_tier, settings, clock)
-        assert texts == [NOT_RED]
+        assert texts == [HEALTHY]
         wrong = {**settings, "sasl.password": SECRET[:-1]}
         said, later = await asyncio.to_thread(refusals_of_a_tier, wrong, clock)
     assert settings["bootstrap.servers"] in said
     assert "invalid credentials" in said
     assert "tidemark.cluster.secret.file" in said
-    assert later == NOT_RED, "a minute and a half later"
+    assert later == HEALTHY, "a minute and a half later"
 
 
 async def test_bad_input_an_address_of_another_machine_ends_the_start(admin: Admin) -> None:

@@ -94,12 +94,12 @@ def test_many_that_are_gone_at_once_are_given_up_some_at_a_time(scene: Scene) ->
     scene.tier.asked.clear()
     order: list[str] = []
     scene.change(gone=scene.hosted)
-    scene.assignments.when_told(lambda: order.append(f"after {len(scene.told)}"))
+    scene.assignments.when_reported(lambda: order.append(f"after {len(scene.told)}"))
     assert [type(each) for each in scene.told] == [Unassign] * SLICE_PARTITIONS
     scene.rest()
     assert [each.partition for each in scene.told] == list(range(COUNT))
     assert order == [f"after {COUNT}"]
-    scene.assignments.when_told(lambda: order.append("at once"))
+    scene.assignments.when_reported(lambda: order.append("at once"))
     assert order[1:] == ["at once"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from broker.remote.answers import BrokerAnswers, ControllerQuestions
 from broker.remote.removed_topics import FILE_NAME, RemovedTopicsFile, parse
 from broker.replica.followers import Followers
-from broker.replica.judgement import Judgement
+from broker.replica.validation import Validation
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
@@ -32,7 +32,6 @@ from rlm.link.messages import (
     Health,
     Image,
     ImageAtLeast,
-    JudgementWithdrawn,
     LogDescription,
     Loss,
     LossFound,
@@ -40,6 +39,7 @@ from rlm.link.messages import (
     RaiseLeaderEpoch,
     RaiseLogStart,
     TopicsEmptied,
+    ValidationWithdrawn,
 )
 from runtime.disk import Disk
 from tests.support.sim.faulty_disk import FaultyDisk
@@ -188,7 +188,7 @@ async def test_questions_of_an_older_leader_epoch_are_refused_and_change_nothing
     assert tier.kept_log_start() is None
 
 
-async def test_a_report_is_a_judgement_only_where_it_is_taken(tmp_path: Path) -> None:
+async def test_a_report_is_a_validation_only_where_it_is_taken(tmp_path: Path) -> None:
     tier = Tier(tmp_path)
     partition = tier.world.replicas.require("orders", 0)
     names = (tier.topic_id, 0, LEADER_EPOCH)
@@ -197,13 +197,13 @@ async def test_a_report_is_a_judgement_only_where_it_is_taken(tmp_path: Path) ->
     )
     tier.ask(of_another_chain)
     assert [answer.taken for answer in tier.answers if isinstance(answer, Ack)] == [False]
-    assert (partition.verdict, tier.log.copied_through) == (Judgement.OPEN, -1)
+    assert (partition.verdict, tier.log.copied_through) == (Validation.OPEN, -1)
     tier.ask(msgspec.structs.replace(of_another_chain, last_offset_epoch=LEADER_EPOCH))
-    assert (partition.verdict, tier.log.copied_through) == (Judgement.SOUND, 5)
-    tier.ask(JudgementWithdrawn(*names))
-    assert (partition.verdict, tier.log.copied_through) == (Judgement.OPEN, -1)
+    assert (partition.verdict, tier.log.copied_through) == (Validation.SOUND, 5)
+    tier.ask(ValidationWithdrawn(*names))
+    assert (partition.verdict, tier.log.copied_through) == (Validation.OPEN, -1)
     tier.ask(LossFound(*names, Loss.LOG_END))
-    tier.ask(JudgementWithdrawn(*names))
+    tier.ask(ValidationWithdrawn(*names))
     assert (partition.verdict, tier.log.copied_through) == (Loss.LOG_END, -1)
 
 
@@ -212,11 +212,11 @@ async def test_a_report_waits_for_a_log_that_is_lent(tmp_path: Path) -> None:
     tier = Tier(tmp_path)
     partition = tier.world.replicas.require("orders", 0)
     partition.pause()
-    tier.log.loan.lend(truncates=True)
+    tier.log.lease.grant(truncates=True)
     tier.ask(LossFound(tier.topic_id, 0, LEADER_EPOCH, Loss.LOG_END))
     assert tier.answers == []
     partition.lead_on()
-    tier.log.loan.take_back()
+    tier.log.lease.take_back()
     assert partition.verdict is Loss.LOG_END
     assert tier.answers == [Ack()]
 
@@ -407,7 +407,7 @@ async def test_of_a_followed_partition_it_is_described_what_is_here_and_taken_wh
     assert isinstance(description, LogDescription)
     assert (description.high_watermark, taken) == (10, Ack())
     partition = tier.world.replicas.require("orders", 0)
-    assert (tier.log.copied_through, partition.verdict) == (5, Judgement.OPEN)
+    assert (tier.log.copied_through, partition.verdict) == (5, Validation.OPEN)
     tier.answers.clear()
     tier.ask(OpenSegment(*names, base_offset=0))
     tier.ask(RaiseLogStart(*names, offset=5, reason="time"))

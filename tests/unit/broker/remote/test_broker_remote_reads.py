@@ -206,7 +206,7 @@ def test_the_tier_is_told_differences_and_everything_again_when_it_is_new() -> N
     hosted.verdict = Loss.LOG_END
     assignments.on_replicas(ReplicaEvents(configured=(hosted,)))  # type: ignore[arg-type]
     assert isinstance(tier.asked[-1][0], Unassign)
-    assert hosted.verdict is Loss.LOG_END, "found, and judged by nobody since"
+    assert hosted.verdict is Loss.LOG_END, "found, and validated by nobody since"
     hosted.log.config = LogConfig(remote_log_delete_on_disable=True)
     assignments.on_tier_up()
     assert tier.asked[-1][0].settings.mode == "drop"
@@ -215,7 +215,7 @@ def test_the_tier_is_told_differences_and_everything_again_when_it_is_new() -> N
 @pytest.mark.parametrize("is_on", [False, True])
 @pytest.mark.parametrize("drops", [False, True])
 @pytest.mark.parametrize("reads_only", [False, True])
-def test_each_log_that_is_assigned_counts_as_judged_by_the_tier(
+def test_each_log_that_is_assigned_counts_as_validated_by_the_tier(
     is_on: bool, drops: bool, reads_only: bool
 ) -> None:
     config = LogConfig(

@@ -13,7 +13,7 @@ from broker.replica.errors import ReplicaNotAvailable
 from broker.replica.topic_metrics import TopicMetrics
 from rlm.config import TierConfig
 from rlm.link.messages import Health, PartitionHealth
-from rlmm.red import RedText
+from rlmm.health_text import HealthText
 from runtime.ports import system_ports
 
 
@@ -34,7 +34,7 @@ async def test_what_the_tier_calls_yellow_is_a_warning_of_the_broker(tmp_path: P
     ports = system_ports(loop)
     tier = RemoteTier(config_of(tmp_path), ports, loop)
     assert tier.warnings() == []
-    tier.on_health(Health(0, 0, 0, [], [RedText("a deletion fails for long")]))
+    tier.on_health(Health(0, 0, 0, [], [HealthText("a deletion fails for long")]))
     assert tier.warnings() == ["a deletion fails for long"]
     ports.executors.shutdown()
 
@@ -43,16 +43,16 @@ async def test_what_the_page_shows_of_the_tier_goes_when_the_tier_does(tmp_path:
     loop = asyncio.get_running_loop()
     ports = system_ports(loop)
     tier = RemoteTier(config_of(tmp_path), ports, loop)
-    assert (tier.totals, tier.red_partitions()) == ({}, {})
-    red = [
-        PartitionHealth(b"t" * 16, 3, RedText("a hole")),
-        PartitionHealth(b"", -1, RedText("the whole tier")),
+    assert (tier.totals, tier.unhealthy_partitions()) == ({}, {})
+    unhealthy = [
+        PartitionHealth(b"t" * 16, 3, HealthText("a hole")),
+        PartitionHealth(b"", -1, HealthText("the whole tier")),
     ]
-    tier.on_health(Health(0, 0, 0, red, totals={"remote_copy_bytes": 9}))
+    tier.on_health(Health(0, 0, 0, unhealthy, totals={"remote_copy_bytes": 9}))
     assert tier.totals == {"remote_copy_bytes": 9}
-    assert tier.red_partitions() == {(b"t" * 16, 3): "a hole"}
+    assert tier.unhealthy_partitions() == {(b"t" * 16, 3): "a hole"}
     tier.on_down()
-    assert (tier.totals, tier.red_partitions()) == ({}, {})
+    assert (tier.totals, tier.unhealthy_partitions()) == ({}, {})
     ports.executors.shutdown()
 
 
@@ -78,12 +78,12 @@ async def test_reads_are_counted_as_what_they_ended_with(tmp_path: Path) -> None
     tier._fetches.attach(hosted)
     for deadline_ms in (*[ports.clock.monotonic_ms() + 600_000] * 4, ports.clock.monotonic_ms()):
         tier.read(RemoteRead(b"t" * 16, "t", 0, 0, 100, True, False, deadline_ms, "a client"))
-    got, failed, no_room, left_out, late = reads.futures
+    got, failed, no_room, excluded, late = reads.futures
     got.set_result(RemoteFetched([memoryview(b"bytes")], 5))
     failed.set_exception(ReplicaNotAvailable("t-0"))
     no_room.set_result(RemoteFetched())
     late.set_result(RemoteFetched())
-    left_out.cancel()
+    excluded.cancel()
     await asyncio.sleep(0)
     counted = {name: one.total() for name, one in broker_counters(ports.metrics).items()}
     assert {name: one for name, one in counted.items() if name.startswith("remote_")} == {

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from broker.remote.confirmed_images import ASK_AGAIN_MS, DEADLINE_MS, LOOK_AGAIN_MS, ConfirmedImages
+from broker.remote.confirmed_images import ASK_AGAIN_MS, DEADLINE_MS, POLL_AGAIN_MS, ConfirmedImages
 from kafka_protocol.errors import ApiError, ErrorCode
 from metadata_topic.quorum.node import MetadataNode
 from tests.support.sim.ports import simulated
@@ -49,7 +49,7 @@ class Quorum:
     async def reaches(self, end: int, *, epoch: int = 5) -> None:
         self.leader_epoch, self.high_watermark = epoch, end
         self.image.provenance.end_offset = end
-        await self.passes(LOOK_AGAIN_MS)
+        await self.passes(POLL_AGAIN_MS)
 
     async def passes(self, step_ms: int) -> None:
         self.ports.scheduler.advance(step_ms)
@@ -60,7 +60,7 @@ async def test_a_high_watermark_that_is_there_already_is_no_answer() -> None:
     quorum = Quorum()
     question = await quorum.question()
     await quorum.answer(5, 100)
-    await quorum.passes(10 * LOOK_AGAIN_MS)
+    await quorum.passes(10 * POLL_AGAIN_MS)
     assert not question.done()
     await quorum.reaches(101)
     assert question.done()
@@ -72,7 +72,7 @@ async def test_a_high_watermark_that_the_image_has_not_reached_is_no_answer() ->
     question = await quorum.question()
     await quorum.answer(5, 101)
     quorum.high_watermark = 102
-    await quorum.passes(LOOK_AGAIN_MS)
+    await quorum.passes(POLL_AGAIN_MS)
     assert not question.done()
     await quorum.reaches(102)
     assert question.done()

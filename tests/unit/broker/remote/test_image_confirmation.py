@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.remote.image_confirmation import LeaderEnd, Seen, Verdict, judge, leader_end
+from broker.remote.image_confirmation import LeaderEnd, Seen, Verdict, leader_end, validate
 
 LEADER = LeaderEnd(epoch=5, log_end_offset=100)
 
@@ -23,7 +23,7 @@ LEADER = LeaderEnd(epoch=5, log_end_offset=100)
     ],
 )
 def test_answered_only_above_the_leaders_end_in_its_epoch(seen: Seen, verdict: Verdict) -> None:
-    assert judge(LEADER, seen) is verdict
+    assert validate(LEADER, seen) is verdict
 
 
 def test_only_the_leaders_own_entry_counts() -> None:

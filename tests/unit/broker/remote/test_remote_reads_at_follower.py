@@ -34,13 +34,13 @@ async def test_its_tier_is_asked_to_catch_up_and_for_nothing_beyond() -> None:
     bench = at_follower()
     future = bench.read(10)
     asked = question(bench)
-    assert (asked.at_follower, asked.window_bytes) == (True, 0)
+    assert (asked.at_follower, asked.read_ahead_bytes) == (True, 0)
     assert (asked.offset_epoch, asked.epoch_end) == (1, 40)
     bench.answer()
     assert bytes((await future).regions[0]) == b"batches"
     bench.hosted.is_leader = True
     bench.read(10)
-    assert (question(bench).at_follower, question(bench).window_bytes > 0) == (False, True)
+    assert (question(bench).at_follower, question(bench).read_ahead_bytes > 0) == (False, True)
 
 
 async def test_a_question_ends_at_what_is_visible() -> None:
@@ -74,7 +74,7 @@ async def test_an_answer_under_another_role_is_dropped_and_released(change: str)
     elif change == "epoch":
         bench.hosted.leader_epoch = 5
     else:
-        bench.hosted.refusal = NotLeaderOrFollower("it begins anew")
+        bench.hosted.refusal = NotLeaderOrFollower("it begins again")
     bench.answer()
     assert await ended(future) == SIX
     bench.tier.asked.clear()

@@ -120,14 +120,14 @@ def test_what_many_images_bring_is_written_at_once(tmp_path: Path) -> None:
 
 
 class SlowDisk(Disk):
-    """A whole file is written once `goes_on` is set."""
+    """A whole file is written once `continues` is set."""
 
     def __init__(self) -> None:
-        self.began, self.goes_on = threading.Event(), threading.Event()
+        self.began, self.continues = threading.Event(), threading.Event()
 
     def atomic_write(self, path: Path, data: Buffer, *, durable: bool = True) -> None:
         self.began.set()
-        assert self.goes_on.wait(30)
+        assert self.continues.wait(30)
         super().atomic_write(path, data, durable=durable)
 
 
@@ -146,7 +146,7 @@ def test_behind_a_slow_write_one_more_waits_for_the_disk_and_no_third(tmp_path: 
     threads[-1].join(0.2)  # time to come to the lock
     file.follow(EMPTY_IMAGE, delta_of({C: True}))
     assert pool.held == 0
-    disk.goes_on.set()
+    disk.continues.set()
     for thread in threads:
         thread.join(30)
     assert sorted(file.keep()) == [A, B, C]

@@ -167,7 +167,7 @@ def test_watermark_stands_still_while_fewer_than_min_isr_are_asked_for(is_open: 
     fetch(held, 2, 50)
     assert leave(held, now_ms=500) is not None
     if is_open:
-        held.left_open()
+        held.still_undecided()
         held.refused()
     fetch(held, 2, 100)
     assert watermark(held, 30) == 30
@@ -210,7 +210,7 @@ def test_proposal_of_unknown_outcome_counts_though_refused_later() -> None:
     fetch(held, 2, 100)
     fetch(held, 3, 50)
     join(held, 3)
-    held.left_open()
+    held.still_undecided()
     held.refused()
     assert watermark(held) == 50
     committed(held, (1, 2))
@@ -219,7 +219,7 @@ def test_proposal_of_unknown_outcome_counts_though_refused_later() -> None:
 
 def test_nothing_asked_leaves_nothing_open() -> None:
     held = leading((1, 2))
-    held.left_open()
+    held.still_undecided()
     assert held.maximal_isr == {1, 2}
 
 
@@ -279,10 +279,10 @@ def test_other_life_or_lower_offset_replaces_what_was_known(offset: int, life: i
 def test_fetch_of_an_ended_life_is_recognised() -> None:
     held = leading()
     fetch(held, 2, 60, life=20)
-    assert held.is_of_ended_life(2, 19)
-    assert not held.is_of_ended_life(2, 20)
-    assert not held.is_of_ended_life(2, 21)
-    assert not held.is_of_ended_life(2, -1)
+    assert held.is_of_ended_incarnation(2, 19)
+    assert not held.is_of_ended_incarnation(2, 20)
+    assert not held.is_of_ended_incarnation(2, 21)
+    assert not held.is_of_ended_incarnation(2, -1)
 
 
 # -- who leaves -------------------------------------------------------------------------------
@@ -440,7 +440,7 @@ def test_leader_flushes_below_min_isr(
 FETCHES = st.tuples(
     st.just("fetch"), st.sampled_from([2, 3]), st.integers(0, 5), st.sampled_from([0, 1])
 )
-ASKING = st.sampled_from([("join", 2), ("join", 3), ("leave",), ("refused",), ("left_open",)])
+ASKING = st.sampled_from([("join", 2), ("join", 3), ("leave",), ("refused",), ("still_undecided",)])
 LEARNING = st.tuples(st.just("learn"), st.sampled_from([(1,), (1, 2), (1, 3), (1, 2, 3)]))
 EVENTS = st.lists(
     st.one_of(FETCHES, ASKING, LEARNING, st.just(("append",)), st.just(("wait",))), max_size=30
@@ -448,7 +448,7 @@ EVENTS = st.lists(
 
 
 class Twin:
-    """Everything that was ever heard, looked through anew each time."""
+    """Everything that was ever heard, looked through again each time."""
 
     def __init__(self, min_isr: int) -> None:
         self.min_isr = min_isr
@@ -459,7 +459,7 @@ class Twin:
         self.joined: dict[int, int] = {}
 
     def since_replaced(self, replica: int) -> list[tuple[int, int, int, int]]:
-        """(life, offset, leader's end, time) since its life, or its log, last began anew."""
+        """(life, offset, leader's end, time) since its life, or its log, last began again."""
         heard = self.heard[replica]
         begin = 0
         for index in range(1, len(heard)):
@@ -541,8 +541,8 @@ class Scene:
         self.held.refused()
         self.twin.asked = None
 
-    def left_open(self) -> None:
-        self.held.left_open()
+    def still_undecided(self) -> None:
+        self.held.still_undecided()
         self.twin.open += [self.twin.asked] if self.twin.asked else []
 
     def learn(self, isr: tuple[int, ...]) -> None:

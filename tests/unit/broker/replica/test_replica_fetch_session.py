@@ -330,10 +330,10 @@ def test_a_session_of_very_many_partitions_is_made_in_steps() -> None:
     asked[-1] = ask("t", 0, offset=7)  # named twice: the last one counts
     steps, taken = begin_wide(sessions, asked), 0
     for partition in asked:
-        partition.turn = -1
+        partition.order = -1
     for _ in range(3):
         next(steps)
-        turned = sum(partition.turn >= 0 for partition in asked)
+        turned = sum(partition.order >= 0 for partition in asked)
         assert 0 < turned - taken <= SLICE_PARTITIONS
         taken = turned
         assert len(sessions) == 0
@@ -341,7 +341,7 @@ def test_a_session_of_very_many_partitions_is_made_in_steps() -> None:
     assert len(sessions) == 1
     again = begin(sessions, session_id, 1, ask("new"))
     assert again.count == len(asked)
-    assert [p.turn for p in asked] == list(range(len(asked)))
+    assert [p.order for p in asked] == list(range(len(asked)))
 
 
 def test_a_slot_that_is_taken_while_a_session_is_made_stays_taken() -> None:
@@ -360,11 +360,11 @@ def test_very_many_partitions_of_a_session_change_in_steps() -> None:
     first.end()
     asked = [ask("t", index, offset=5) for index in wide]
     for partition in asked:
-        partition.turn = -1
+        partition.order = -1
     steps, taken = begin_wide(sessions, asked, first.session_id, 1), 0
     for _ in range(3):
         next(steps)
-        turned = sum(partition.turn >= 0 for partition in asked)
+        turned = sum(partition.order >= 0 for partition in asked)
         assert turned - taken == SLICE_PARTITIONS
         taken = turned
     assert list(at_once(steps).partitions) == asked

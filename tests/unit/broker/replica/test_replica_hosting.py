@@ -302,7 +302,7 @@ def test_a_topic_that_came_last_does_not_wait_for_a_thousand_topics() -> None:
     assert "small" in names(queue.take(250))
 
 
-def test_the_first_topic_goes_on_however_many_come_after_it() -> None:
+def test_the_first_topic_continues_however_many_come_after_it() -> None:
     queue = queue_of(("first", 100))
     taken: list[Said] = []
     for number in range(20):

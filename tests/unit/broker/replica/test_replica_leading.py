@@ -18,7 +18,7 @@ from broker.replica.leading import SLICE, Leading
 from kafka_protocol.errors import ApiError, ErrorCode
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import NotControllerError
-from rlm.link.messages import JudgementWithdrawn, Loss, Report
+from rlm.link.messages import Loss, Report, ValidationWithdrawn
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.data_plane import LAG_MS, NODE, NOW_MS, World, batch, call, finish, start
 from tests.support.worlds.fetch import ask, parts
@@ -105,7 +105,10 @@ def test_below_min_insync_replicas_nothing_becomes_committed(world: World) -> No
 
 
 def test_a_leader_takes_followers_under_the_epoch_that_it_leads(world: World) -> None:
-    """Replicas are added: the leader epoch stays, and acks=all goes on with one copy until then."""
+    """Replicas are added.
+
+    The leader epoch stays, and acks=all continues with one copy until then.
+    """
     world.brokers = {one: broker(one) for one in (NODE, 2, 3)}
     world.add_topic("t", leader_epoch=4, min_insync_replicas=2)
     world.append("t", b"1")
@@ -206,7 +209,7 @@ def test_a_member_that_had_all_before_an_append_does_not_lag_by_it(world: World)
     cluster = Cluster(world, isr=(1, 2))
     world.append("t", b"1")
     cluster.fetch(2, 1)
-    world.clock.advance(2 * LAG_MS)  # its session goes on, and says nothing of quiet partitions
+    world.clock.advance(2 * LAG_MS)  # its session continues, and says nothing of quiet partitions
     world.append("t", b"2")
     cluster.after(LAG_MS)
     world.append("t", b"3")
@@ -429,7 +432,7 @@ def test_a_tiered_log_recovers_once_the_tier_has_read_its_barrier(
     unclean: dict[str, Any] = {"unclean_epoch": 5, "leader_recovery_state": 1}
     world.change("t", isr=(1,), leader_epoch=5, **unclean)
     cluster.fetch(2, 0, current_leader_epoch=5)
-    for early in (JudgementWithdrawn(*NAMES), lost(Loss.LEADER_EPOCH)):
+    for early in (ValidationWithdrawn(*NAMES), lost(Loss.LEADER_EPOCH)):
         cluster.partition.take_report(early)
     assert cluster.proposals == [], "nobody joins before either"
     cluster.partition.take_report(report)
@@ -450,7 +453,7 @@ def test_a_barrier_counts_that_was_read_before_there_were_followers(world: World
     cluster = Cluster.of(world)
     world.change("t", replicas=(NODE, 2), adding=(2,))
     assert cluster.proposals == [(NODE,)]
-    world.replicas.require("t", 0).take_report(JudgementWithdrawn(*NAMES))
+    world.replicas.require("t", 0).take_report(ValidationWithdrawn(*NAMES))
     assert not world.replicas.require("t", 0).has_barrier
 
 
@@ -518,7 +521,7 @@ async def test_only_a_partition_that_is_flushed_is_asked_for_and_only_its_last_p
     await turns()
     assert [_topics(asked, world) for asked in controller.asked] == [["full"]]
     first = cluster.in_sync.proposal
-    world.change("t", isr=(1, 2))  # the image says something newer: it is proposed anew
+    world.change("t", isr=(1, 2))  # the image says something newer: it is proposed again
     cluster.after(LAG_MS + 1)
     assert cluster.in_sync.proposal not in (None, first)
     pool.release(1)

@@ -93,7 +93,7 @@ def test_all_hear_that_it_left_before_its_files_change_their_name(
     assert found(broker) == ["t-0"]
     (events,) = told
     assert [(one.topic, one.partition) for one in events.gone] == [("t", 0)]
-    assert (events.topics_gone, events.led, events.followed) == ((), (), ())
+    assert (events.topics_deleted, events.led, events.followed) == ((), (), ())
     pool.release()
     assert found(broker) == ["t-0-delete"]
 
@@ -123,7 +123,7 @@ def test_a_replica_that_comes_back_begins_anew_and_is_noted_before_it_is_served(
     assert partition.log.log_end_offset == 0
 
 
-def test_a_replica_that_is_back_in_the_same_image_goes_on_with_its_log(broker: OneBroker) -> None:
+def test_a_replica_that_is_back_in_the_same_image_continues_with_its_log(broker: OneBroker) -> None:
     """The broker lagged, and reads both changes at once."""
     broker.served("t")
     broker.commit(replicas_are(OTHER), replicas_are(OTHER, NODE))

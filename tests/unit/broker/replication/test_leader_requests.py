@@ -79,8 +79,8 @@ class Leader:
             partitions = []
             for one in topic.partitions:
                 place = TopicPartition(topic.topic, one.partition)
-                told = body.replica_id, place, one.current_leader_epoch, one.leader_epoch
-                self.epochs.append(told)
+                last_sent = body.replica_id, place, one.current_leader_epoch, one.leader_epoch
+                self.epochs.append(last_sent)
                 end = self._ends[one.leader_epoch]
                 partitions.append(made.Topics.Partitions(partition=one.partition, **end))
             topics.append(made.Topics(topic=topic.topic, partitions=partitions))

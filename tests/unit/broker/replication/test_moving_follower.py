@@ -78,7 +78,7 @@ async def test_what_comes_during_the_swap_is_fetched_after_it(tmp_path: Path) ->
         await world.moves.alter(TP, str(world.second.path))
         partition = world.world.replicas.partitions[TP]
         assert world.pool.held == 1, "the directories are about to change places"
-        assert (partition.leader_id, partition.log.loan.is_lent) == (-1, True)
+        assert (partition.leader_id, partition.log.lease.is_leased) == (-1, True)
         for n in range(5):
             world.pair.leader.append("t", b"more %d" % n)
         await world.pair.run(300)

@@ -226,10 +226,10 @@ def test_the_leader_believes_what_is_wanted_whatever_got_lost(
                 if what == "answer lost":
                     session.lost()
                 elif session.answered(error, session_id):
-                    assert set(held) == set(session.told) or not session.told
+                    assert set(held) == set(session.last_sent) or not session.last_sent
     for _ in range(4):  # lost session, full question, forgetting, asking
         ask_of(leader, session)
-    assert session.told == wanted
+    assert session.last_sent == wanted
     # A session whose answer was lost keeps its slot for two minutes.
     assert session._session_id or slots < 50 or not wanted
     if session._session_id and wanted:  # nothing is asked for nothing: the leader keeps what it has

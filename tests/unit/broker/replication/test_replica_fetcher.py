@@ -140,7 +140,7 @@ async def test_a_log_start_of_the_followers_own_is_told_once_it_is_durable(
         pair.leader.append("t", b"b")
         await pair.run(700)
         assert (asked_of(pair)[-1].fetch_offset, asked_of(pair)[-1].log_start_offset) == (2, 0)
-        pair.change("t", leader_epoch=4, partition_epoch=1)  # followed anew: it is kept first
+        pair.change("t", leader_epoch=4, partition_epoch=1)  # followed again: it is kept first
         await pair.run(200)
         assert asked_of(pair)[-1].log_start_offset == 1
 
@@ -250,8 +250,8 @@ async def test_an_empty_log_above_the_leaders_end_begins_as_the_leaders(tmp_path
         await pair.run(500)
         assert pair.logs_are_equal("t")
         assert pair.follower.log("t").log_start_offset == 0
-        told = {one.log_start_offset for one in asked_of(pair) if one.fetch_offset < 50}
-        assert told == {0}, "what is noted on disk is of the log before"
+        last_sent = {one.log_start_offset for one in asked_of(pair) if one.fetch_offset < 50}
+        assert last_sent == {0}, "what is noted on disk is of the log before"
 
 
 async def test_a_log_of_which_nothing_is_left_begins_as_the_leaders(tmp_path: Path) -> None:
@@ -561,7 +561,7 @@ def announce_another(pair: Pair) -> None:
 
 
 async def until_held(pair: Pair, pool: HeldPool) -> None:
-    """The append of the next records is on the pool, and does not go on."""
+    """The append of the next records is on the pool, and does not continue."""
     pool.is_holding = True
     pair.leader.append("t", b"a", b"b")
     while not pool.held:
@@ -680,7 +680,7 @@ async def test_no_thread_has_the_log_while_its_next_role_is_on_its_way(
         await paused(pair, pool, leader=leader, leader_epoch=4, partition_epoch=1)
         pair.leader.append("t", b"b")  # the leader of before answers, as it does not know yet
         await pair.run(100)
-        assert not pair.follower.log("t").loan.is_lent
+        assert not pair.follower.log("t").lease.is_leased
         pool.stop_holding()
         await turns()
         assert partition(pair).leader_id == leader
@@ -752,8 +752,8 @@ async def test_a_stop_waits_for_the_append(tmp_path: Path, pool: HeldPool) -> No
         stopping = asyncio.ensure_future(pair.fetchers.stop())
         await turns()
         assert not stopping.done()
-        assert pair.follower.log("t").loan.is_lent
+        assert pair.follower.log("t").lease.is_leased
         pool.stop_holding()
         await turns()
         assert stopping.done()
-        assert not pair.follower.log("t").loan.is_lent
+        assert not pair.follower.log("t").lease.is_leased

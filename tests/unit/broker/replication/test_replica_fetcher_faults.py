@@ -85,7 +85,7 @@ async def followed(pair: Pair) -> bytes:
         (cut_short, 1),
     ],
 )
-async def test_wrong_batches_are_not_written_and_named_while_others_go_on(
+async def test_wrong_batches_are_not_written_and_named_while_others_continue(
     tmp_path: Path, change: Change, batches: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with following(tmp_path) as pair:
@@ -310,7 +310,7 @@ async def test_a_defect_in_an_append_stops_its_partition_alone(
         assert pair.logs_are_equal("t", 1)
         assert "planted" in pair.fetchers.problems()[0]
         assert any(one.exc_info for one in caplog.records)
-        assert not log.loan.is_lent
+        assert not log.lease.is_leased
 
 
 async def test_lag_is_counted_until_the_leader_is_reached(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.replica.errors import NotJudgedSound
-from broker.replica.judgement import Judgement
+from broker.replica.errors import NotValidated
 from broker.replica.partition import Partition
+from broker.replica.validation import Validation
 from broker.replication.restoring import PartitionRestoring
 from broker.replication.tier_bootstrap import State, TierBootstraps
 from kafka_protocol.errors import ApiError, ErrorCode
@@ -20,10 +20,10 @@ from local_log.recovery.acceptance import read_accepted
 from rlm.link.messages import (
     AuxiliaryStateAnswer,
     CopiedThrough,
-    JudgementWithdrawn,
     Loss,
     LossFound,
     Restoration,
+    ValidationWithdrawn,
 )
 from tests.support.worlds.data_plane import NOW_MS, World, batch
 from tests.support.worlds.pools import turns
@@ -126,20 +126,20 @@ async def test_it_begins_at_the_segments_end_and_takes_records_above_all_that_wa
         assert log.epochs.entries() == [*entries, EpochEntry(7, 5_010)]
         assert read_accepted(one.world.disk, log.directory).adopted_epoch == 6
         assert log.adopted_epoch == 6
-        assert partition.log.unjudged_end == 5_010, "not 0: it would be lost for ever"
+        assert partition.log.unvalidated_end == 5_010, "not 0: it would be lost for ever"
 
 
-async def test_nothing_is_taken_before_it_is_judged_and_producers_go_on_then(
+async def test_nothing_is_taken_before_it_is_validated_and_producers_continue_then(
     tmp_path: Path,
 ) -> None:
     async with lost(tmp_path) as one:
         await one.restored()
         partition = one.partition
-        with pytest.raises(NotJudgedSound):
+        with pytest.raises(NotValidated):
             sent(partition, 15)
         names = (partition.topic_id, 0, partition.leader_epoch)
         partition.take_report(CopiedThrough(*names, 4_999, 4, 3_000, 1))
-        assert partition.verdict is Judgement.SOUND
+        assert partition.verdict is Validation.SOUND
         assert sent(partition, 10) == (True, 4_995), "the last batch that was copied"
         assert sent(partition, 15) == (False, 5_010)
 
@@ -152,7 +152,7 @@ async def test_a_higher_end_that_a_person_names_is_taken(tmp_path: Path) -> None
 
 async def test_records_taken_meanwhile_are_kept_for_a_person(tmp_path: Path) -> None:
     async with lost(tmp_path) as one:
-        one.partition.verdict = Judgement.OPEN
+        one.partition.verdict = Validation.OPEN
         one.world.append("t", b"meanwhile")
         one.report()
         await one.restored()
@@ -170,7 +170,7 @@ async def test_an_empty_log_is_not_kept(tmp_path: Path) -> None:
 async def test_what_is_not_found_lost_or_not_led_is_not_restored(tmp_path: Path) -> None:
     async with lost(tmp_path) as one:
         names = (one.partition.topic_id, 0, 7)
-        one.partition.take_report(JudgementWithdrawn(*names))
+        one.partition.take_report(ValidationWithdrawn(*names))
         with pytest.raises(ApiError) as refused:
             one.restoring.found("t", 0)
         assert refused.value.code == ErrorCode.INVALID_REQUEST

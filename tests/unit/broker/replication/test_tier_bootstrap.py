@@ -138,7 +138,7 @@ async def test_an_empty_follower_has_what_the_records_would_have_told(tmp_path: 
         assert pair.logs_are_equal("t")
 
 
-async def test_the_tier_is_told_how_the_leaders_chain_goes_on(tmp_path: Path) -> None:
+async def test_the_tier_is_told_how_the_leaders_chain_continues(tmp_path: Path) -> None:
     """A segment whose end is of another lineage is none to begin behind."""
     async with following(tmp_path) as pair:
         tier = tiered(pair)
@@ -151,7 +151,7 @@ async def test_the_tier_is_told_how_the_leaders_chain_goes_on(tmp_path: Path) ->
         assert pair.logs_are_equal("t")
 
 
-async def test_the_producers_go_on_where_the_segment_left_them(tmp_path: Path) -> None:
+async def test_the_producers_continue_where_the_segment_left_them(tmp_path: Path) -> None:
     """No record came by the leader: what is known of them is in the snapshot alone."""
     async with following(tmp_path) as pair:
         tiered(pair)
@@ -330,7 +330,7 @@ async def test_a_partition_that_needs_the_tier_no_more_is_named_no_more(tmp_path
         assert pair.fetchers.problems() == []
 
 
-async def test_other_partitions_of_the_leader_go_on(tmp_path: Path) -> None:
+async def test_other_partitions_of_the_leader_continue(tmp_path: Path) -> None:
     async with following(tmp_path) as pair:
         tier = tiered(pair)
         tier.held = []
@@ -442,7 +442,7 @@ async def diverged(pair: Pair, end: int = 20) -> PartitionLog:
 async def test_a_log_that_would_be_cut_below_its_local_start_is_built_anew(
     tmp_path: Path,
 ) -> None:
-    """Truncated it would go on without producers; until the swap it has what it had."""
+    """Truncated it would continue without producers; until the swap it has what it had."""
     async with following(tmp_path) as pair:
         tier = tiered(pair, known=50)
         tier.held = []

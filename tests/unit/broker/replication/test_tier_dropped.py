@@ -70,10 +70,10 @@ async def test_a_replica_that_leads_next_has_all_from_its_log_start_on(tmp_path:
 async def test_a_log_that_is_lent_is_told_when_it_is_here(tmp_path: Path) -> None:
     async with following(tmp_path) as pair:
         _, followed = await tiered(pair, led_from=10, followed_from=30)
-        followed.log.loan.lend(truncates=False)
+        followed.log.lease.grant(truncates=False)
         configure(pair, DROP)
         assert followed.log.log_start_offset == 0
-        followed.log.loan.take_back()
+        followed.log.lease.take_back()
         await pair.run(700)
         assert checkpointed(pair.follower) == 30
 

@@ -21,12 +21,12 @@ def threads() -> int:
 
 
 def test_a_call_that_hangs_ends_at_its_deadline_and_the_next_one_is_made() -> None:
-    before, go_on = threads(), threading.Event()
+    before, proceed = threads(), threading.Event()
     with closing(CatalogCalls("lake.sales.orders")) as calls:
         with pytest.raises(StoreUnreachableError, match=r"lake\.sales\.orders.*did not answer"):
-            calls(go_on.wait, within_s=0.01)
+            calls(proceed.wait, within_s=0.01)
         assert calls(lambda: 7) == 7
-    go_on.set()
+    proceed.set()
     until(lambda: threads() <= before, "both threads end")
 
 

@@ -40,7 +40,7 @@ def left(committed: dict[int, int], bounds: dict[int, Bounds], *, fails: bool = 
     return dict(found.ranges), sum(one.end - one.start for one in found.gone.values())
 
 
-def test_a_first_run_begins_at_the_log_start_and_later_ones_go_on() -> None:
+def test_a_first_run_begins_at_the_log_start_and_later_ones_continue() -> None:
     bounds = {0: Bounds(5, 20, 30), 1: Bounds(0, 10, 10), 2: Bounds(0, 0, 0)}
     assert left({}, bounds) == ({0: (5, 20), 1: (0, 10)}, 0)
     assert left({0: 12, 1: 10}, bounds) == ({0: (12, 20)}, 0)

@@ -65,7 +65,7 @@ def object_of(bucket: Bucket, number: int, suffix: str) -> Path:
 
 
 @pytest.mark.parametrize("break_after", [1, 61, 700, 5_000])
-def test_a_stream_that_breaks_goes_on_at_its_byte(bucket: Bucket, break_after: int) -> None:
+def test_a_stream_that_breaks_continues_at_its_byte(bucket: Bucket, break_after: int) -> None:
     how = Interruptions(break_after=break_after)
     small = split_of(bucket, bucket.segments()[0])
     if break_after > 1:

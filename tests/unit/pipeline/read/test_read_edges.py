@@ -19,7 +19,7 @@ from pipeline.errors import DamagedDataError, DataLossError, PipelineError
 from pipeline.read import split as reading
 from pipeline.read.byte_range import is_sound
 from pipeline.read.groups import ReadLimits, batch_front
-from pipeline.read.leader import Fetched, Leader, TopicGoneError
+from pipeline.read.leader import Fetched, Leader, TopicDeletedError
 from pipeline.read.lost import LossRule, LostOffsets
 from pipeline.read.progress import Progress
 from pipeline.read.segment_bytes import SegmentBytes
@@ -230,7 +230,7 @@ class Failing:
 @pytest.mark.parametrize(
     ("error", "raised", "low_s", "high_s"),
     [
-        (TopicGoneError("gone"), DataLossError, 0, 10.5),
+        (TopicDeletedError("gone"), DataLossError, 0, 10.5),
         (NotNowError("no leader"), ClusterError, 100, 121),
     ],
 )

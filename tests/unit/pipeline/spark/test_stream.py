@@ -7,7 +7,7 @@ import pytest
 from kafka_protocol.types import TopicPartition
 from pipeline.cluster.cluster import UnknownTopicError
 from pipeline.errors import DataLossError
-from pipeline.spark.driver_log import Told as TextsTold
+from pipeline.spark.driver_log import LoggedTexts
 from pipeline.spark.options import stream_options
 from pipeline.spark.stream import Stream
 from pipeline.values import OffsetRange, PlanFacts
@@ -287,7 +287,7 @@ def test_a_partition_that_is_gone_is_logged_once_a_stream(
 
 
 def test_texts_that_always_differ_do_not_pile_up() -> None:
-    texts = TextsTold()
+    texts = LoggedTexts()
     assert all(texts.is_new(str(number)) for number in range(3_000))
     assert len(texts._texts) == 1_000
     assert not texts.is_new("2999")

@@ -188,10 +188,10 @@ def test_each_fetch_has_a_deadline_of_its_own() -> None:
     asker.again = counted  # type: ignore[method-assign] # counts, and does it
     topic.read([ONE])
     assert len(broker.fetched) == 4
-    assert max(fetches) <= 2  # the next one is on its way while an answer is judged
+    assert max(fetches) <= 2  # the next one is on its way while an answer is validated
 
 
-def test_a_fetch_that_fails_while_the_answer_before_is_judged_is_made_again() -> None:
+def test_a_fetch_that_fails_while_the_answer_before_is_validated_is_made_again() -> None:
     broker = MetadataBroker()
     for number in range(6):
         copy(broker, ONE, number)
@@ -267,7 +267,7 @@ def test_a_log_that_begins_within_a_batch_is_read_from_that_record_on() -> None:
 
 
 def test_records_that_are_gone_before_they_were_read_are_not_passed_over() -> None:
-    """What was read before may mean another thing without them: all is read anew."""
+    """What was read before may mean another thing without them: all is read again."""
     broker = MetadataBroker()
     topic = topic_of(broker)
     copy(broker, ONE, 0)

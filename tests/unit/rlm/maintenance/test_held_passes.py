@@ -1,4 +1,4 @@
-"""Passes that wait for the store: which of them probes it, and when the others go on."""
+"""Passes that wait for the store: which of them probes it, and when the others continue."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from rlm.maintenance.assigned_partition import COPY, EXPIRE, Pass
 from rlm.maintenance.census import SLICE_PARTITIONS, PartitionKey
 from rlm.maintenance.effects import PassResult
 from rlm.maintenance.held_passes import HeldPasses, StoreWaits
-from rlmm.red import NOT_RED
+from rlmm.health_text import HEALTHY
 from rsm_plugins.api import RetriableRemoteStorageError
 from runtime.rng import Backoff
 from tests.support.sim.clock import ManualClock
@@ -84,7 +84,7 @@ def test_a_pass_that_comes_again_by_itself_waits_behind_the_others(world: World)
     assert world.started == [2]
 
 
-def test_after_a_probe_that_worked_all_go_on_at_once(world: World) -> None:
+def test_after_a_probe_that_worked_all_continue_at_once(world: World) -> None:
     world.waits(1, 2, 3)
     world.scheduler.advance(PROBE_MS)
     world.probes(1, works=True)
@@ -92,7 +92,7 @@ def test_after_a_probe_that_worked_all_go_on_at_once(world: World) -> None:
     assert world.held.count == 1, "the one that failed comes again by its own pauses"
 
 
-def test_they_go_on_at_once_also_where_another_than_the_probe_has_worked(world: World) -> None:
+def test_they_continue_at_once_also_where_another_than_the_probe_has_worked(world: World) -> None:
     """A call that had begun before: no probe is due for a while."""
     world.waits(1, 2)
     world.held.gate.worked()
@@ -117,8 +117,8 @@ def test_a_partition_that_has_gone_does_not_probe(world: World) -> None:
     assert world.held.count == 2, "the one that failed, and the one that probes"
 
 
-def test_health_is_red_only_while_a_partition_waits_for_the_store() -> None:
-    """Else a topic that was deleted while the store was away leaves its broker red for good."""
+def test_health_is_unhealthy_only_while_a_partition_waits_for_the_store() -> None:
+    """Else a topic deleted while the store was away leaves its broker permanently unhealthy."""
     scheduler, rng = ManualScheduler(ManualClock()), SeededRng(1)
     waits = StoreWaits(
         lambda _kind, _key: None, lambda: Backoff(PROBE_MS, PROBE_MS, 0, rng), scheduler
@@ -127,17 +127,17 @@ def test_health_is_red_only_while_a_partition_waits_for_the_store() -> None:
     waits.gate(EXPIRE).failed(one, AWAY)
     waits.ended(EXPIRE, one, is_held=False, failed=True)
     waits.ended(EXPIRE, other, is_held=True, failed=False)
-    (red,) = waits.reds()
-    assert "deleting waits for the store, 2 partitions: away" in str(red)
+    (unhealthy,) = waits.unhealthy_ones()
+    assert "deleting waits for the store, 2 partitions: away" in str(unhealthy)
     waits.forget(one)
     scheduler.advance(PROBE_MS)  # the other probes
-    assert len(waits.reds()) == 1
+    assert len(waits.unhealthy_ones()) == 1
     waits.forget(other)
-    assert waits.reds() == []
+    assert waits.unhealthy_ones() == []
     assert not waits.gate(EXPIRE).is_open, "the next that needs it probes"
 
 
-def test_very_many_go_on_in_slices_while_the_store_works(world: World) -> None:
+def test_very_many_continue_in_slices_while_the_store_works(world: World) -> None:
     world.waits(*range(1, SLICE_PARTITIONS + 3))
     world.held.gate.worked()
     world.held.ended((TOPIC, 0), is_held=False, failed=False)
@@ -155,7 +155,7 @@ def test_a_pass_that_was_held_says_what_the_last_try_found() -> None:
     one.failed("away")
     assert one.backoff.next_ms() == PROBE_MS
     assert one.passed(PassResult(is_held=True), 5_000) == 5_000
-    assert "away" in one.red
+    assert "away" in one.unhealthy
     assert one.backoff.next_ms() == 2 * PROBE_MS
     one.passed(PassResult(), 5_000)
-    assert (one.red, one.backoff.next_ms()) == (NOT_RED, PROBE_MS)
+    assert (one.unhealthy, one.backoff.next_ms()) == (HEALTHY, PROBE_MS)

@@ -85,7 +85,7 @@ def test_nothing_is_put_before_the_start_of_its_copy_is_read_back(pair: Pair) ->
 def test_nothing_is_deleted_whose_start_of_deletion_is_refused_or_never_read_back(
     pair: Pair, fail: Callable[[], None]
 ) -> None:
-    """The owner after this one may go on serving the segment."""
+    """The owner after this one may continue serving the segment."""
     writes = Writes(pair, "update", Operation.DELETE)
     writes.fail = fail
     pair.log.delete_records(40)

@@ -4,10 +4,10 @@ import threading
 from types import SimpleNamespace
 
 from kafka_protocol.types import TopicIdPartition
+from rlm.health_reasons import TierReason
 from rlm.link.messages import PartitionSettings
 from rlm.maintenance.assigned_partition import AssignedPartition
 from rlm.maintenance.census import NAMED_MAX, SLICE_PARTITIONS, Census, Counted, PartitionKey
-from rlm.red_kinds import TierRed
 from rlmm.store import partition_key
 from rlmm.topic_based.lookups import Lookups
 from rlmm.topic_based.roles import Role, Stage, Tracked
@@ -21,7 +21,7 @@ COUNT = 3 * SLICE_PARTITIONS + 1
 def led(number: int) -> AssignedPartition:
     tip = TopicIdPartition(TOPIC_ID, number, "orders")
     known = AssignedPartition(tip, 1, True, PartitionSettings(), 1)
-    known.judged = True
+    known.validated = True
     return known
 
 
@@ -70,14 +70,14 @@ def test_what_goes_between_two_turns_is_not_counted() -> None:
     assert scene.found[0].assigned == SLICE_PARTITIONS + 1
 
 
-def test_of_many_red_ones_the_first_are_named_and_the_others_counted() -> None:
+def test_of_many_unhealthy_ones_the_first_are_named_and_the_others_counted() -> None:
     scene = Scene(NAMED_MAX + 7)
     for known in scene.partitions.values():
-        known.red = TierRed.METADATA.text(error="gone")
+        known.unhealthy = TierReason.METADATA.text(error="gone")
     scene.census.take(scene.found.append)
-    reds = scene.found[0].reds()
-    assert len(reds) == NAMED_MAX + 1
-    assert reds[-1].reason.startswith("and 7 more partitions are red")
+    unhealthy_ones = scene.found[0].unhealthy_ones()
+    assert len(unhealthy_ones) == NAMED_MAX + 1
+    assert unhealthy_ones[-1].reason.startswith("and 7 more partitions are unhealthy")
 
 
 def test_readiness_is_answered_while_the_engine_has_its_turn() -> None:

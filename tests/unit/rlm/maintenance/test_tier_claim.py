@@ -1,4 +1,4 @@
-"""The claim on the store: judged before the first write, taken again, its outages survived."""
+"""The claim on the store: validated before the first write, taken again, its outages survived."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from broker.replica.judgement import Judgement
+from broker.replica.validation import Validation
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.link.messages import Connect, ReadAnswer, Stop
-from rlm.maintenance.claim import FIRST_ANSWER_MS, judge
+from rlm.maintenance.claim import FIRST_ANSWER_MS, validate
 from rlm.maintenance.incarnation import (
     CLAIM_SPREAD,
     FILE_NAME,
@@ -32,7 +32,7 @@ from runtime.disk import Disk
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.rng import SeededRng
-from tests.support.tier.claiming import INTERVAL_MS, NOW_MS, claims, passes, red, start, stop
+from tests.support.tier.claiming import INTERVAL_MS, NOW_MS, claims, passes, start, stop, unhealthy
 from tests.support.tier.log_in_memory import PARTITION
 from tests.support.tier.pair import ClaimStorage, Pair, bytes_of
 
@@ -53,12 +53,12 @@ def writes(pair: Pair) -> int:
 
 def test_a_claim_is_refused_only_where_it_is_above_a_known_one() -> None:
     known = Counter(9, 7)
-    assert judge(8, known)
-    assert not judge(7, known)
-    assert not judge(6, known)
-    assert not judge(None, known)
-    assert not judge(8, Counter(9, None))
-    assert not judge(None, Counter(9, None))
+    assert validate(8, known)
+    assert not validate(7, known)
+    assert not validate(6, known)
+    assert not validate(None, known)
+    assert not validate(8, Counter(9, None))
+    assert not validate(None, Counter(9, None))
 
 
 def test_the_claim_is_taken_before_anything_is_copied(root: Path) -> None:
@@ -71,13 +71,13 @@ def test_the_claim_is_taken_before_anything_is_copied(root: Path) -> None:
         "the barrier's pair is above the claim"
     )
     assert pair.calls(Operation.COPY) == 3
-    assert red(pair) == []
+    assert unhealthy(pair) == []
 
 
-def test_a_restart_goes_on_above_its_claim(root: Path) -> None:
+def test_a_restart_continues_above_its_claim(root: Path) -> None:
     stop(start(root))
     again = start(root, wall_ms=5)
-    assert red(again) == []
+    assert unhealthy(again) == []
     (_, found), (_, written) = claims(again)
     assert found is not None
     assert written is not None
@@ -85,7 +85,7 @@ def test_a_restart_goes_on_above_its_claim(root: Path) -> None:
 
 
 def older_copy(root: Path, **more: object) -> Path:
-    """Directories copied while the tier ran, which then went on and was stopped."""
+    """Directories copied while the tier ran, which then continued and was stopped."""
     pair = start(root, **more)
     copy = root.parent / "copy"
     shutil.copytree(root, copy)
@@ -99,7 +99,7 @@ def test_an_older_copy_writes_nothing_and_reads(root: Path) -> None:
     passes(pair, 120_000)
     assert writes(pair) == 0
     assert [what for what, _ in claims(pair)] == ["read"]
-    [reason] = red(pair)
+    [reason] = unhealthy(pair)
     assert "older copy" in reason
     assert "tidemark remote claim" in reason
     answer = pair.read(0).message
@@ -107,16 +107,16 @@ def test_an_older_copy_writes_nothing_and_reads(root: Path) -> None:
     assert answer.error == ErrorCode.KAFKA_STORAGE_ERROR, "looked for, not held back"
 
 
-def test_an_older_copy_stays_red_at_every_start(root: Path) -> None:
+def test_an_older_copy_stays_unhealthy_at_every_start(root: Path) -> None:
     copy = older_copy(root)
     for start_number in range(1, 4):
         pair = start(copy, wall_ms=NOW_MS + start_number * 10**9)
         passes(pair, 60_000)
         assert writes(pair) == 0
-        assert "older copy" in red(pair)[0]
+        assert "older copy" in unhealthy(pair)[0]
 
 
-def test_an_older_copy_that_first_starts_without_the_store_is_red_once_it_answers(
+def test_an_older_copy_that_first_starts_without_the_store_is_unhealthy_once_it_answers(
     root: Path,
 ) -> None:
     copy = older_copy(root)
@@ -127,18 +127,18 @@ def test_an_older_copy_that_first_starts_without_the_store_is_red_once_it_answer
     pair.storage.down = False
     passes(pair, 60_000)
     assert writes(pair) == 0
-    assert any("older copy" in reason for reason in red(pair))
+    assert any("older copy" in reason for reason in unhealthy(pair))
 
 
 def test_an_outage_at_the_start_delays_the_claim_and_no_ownership(root: Path) -> None:
     pair = start(root, down=True)
     assert pair.metadata.is_ready(PARTITION)
-    assert any("claim" in reason for reason in red(pair))
+    assert any("claim" in reason for reason in unhealthy(pair))
     pair.storage.down = False
     passes(pair, 31_000)
     assert [what for what, _ in claims(pair)] == ["read", "write"]
     assert pair.calls(Operation.COPY) == 3
-    assert red(pair) == []
+    assert unhealthy(pair) == []
 
 
 def test_an_outage_is_logged_once_and_its_end(root: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -169,15 +169,15 @@ def test_a_store_that_does_not_answer_is_waited_for_no_longer_than_a_deadline(ro
     pair.broker.ask(Connect())
     pair.assign()
     passes(pair, FIRST_ANSWER_MS - 500)
-    assert not (root / FILE_NAME).exists(), "a barrier was written before the claim was judged"
+    assert not (root / FILE_NAME).exists(), "a barrier was written before the claim was validated"
     passes(pair, 1_000)
     assert counter(root) == Counter(NOW_MS + FIRST_ANSWER_MS, None)
-    assert any("not answered" in reason for reason in red(pair))
+    assert any("not answered" in reason for reason in unhealthy(pair))
     assert pair.calls(Operation.COPY) == 0
     pair.workers.held.clear()
     passes(pair, 60_000)
     assert pair.calls(Operation.COPY) == 3
-    assert red(pair) == []
+    assert unhealthy(pair) == []
 
 
 class CountingDisk(Disk):
@@ -225,7 +225,7 @@ def test_ownerships_that_end_together_take_one_incarnation(root: Path) -> None:
 @pytest.mark.parametrize(
     "error", [RemoteObjectDamagedError("cut"), RetriableRemoteStorageError("slow down")]
 )
-def test_a_claim_that_cannot_be_read_is_red_and_nothing_is_copied(
+def test_a_claim_that_cannot_be_read_is_unhealthy_and_nothing_is_copied(
     root: Path, error: Exception
 ) -> None:
     pair = Pair(root, kind=ClaimStorage)
@@ -236,7 +236,7 @@ def test_a_claim_that_cannot_be_read_is_red_and_nothing_is_copied(
     pair.assign()
     passes(pair, 60_000)
     assert pair.calls(Operation.COPY) == 0
-    assert any(str(error) in reason for reason in red(pair))
+    assert any(str(error) in reason for reason in unhealthy(pair))
     pair.storage.claim_error = None
     passes(pair, 60_000)
     assert pair.calls(Operation.COPY) == 3
@@ -293,7 +293,7 @@ def test_a_number_that_cannot_be_noted_is_not_claimed(root: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\0" * 30])
-def test_a_lost_counter_is_not_judged_and_goes_on_above_the_claim(
+def test_a_lost_counter_is_not_validated_and_continues_above_the_claim(
     root: Path, content: bytes | None
 ) -> None:
     high = NOW_MS + 10**12
@@ -302,7 +302,7 @@ def test_a_lost_counter_is_not_judged_and_goes_on_above_the_claim(
     path = root / FILE_NAME
     path.unlink() if content is None else path.write_bytes(content)
     pair = start(root)
-    assert red(pair) == []
+    assert unhealthy(pair) == []
     found, written = claims(pair)[0][1], claims(pair)[1][1]
     assert found is not None
     assert found >= high
@@ -325,7 +325,7 @@ def test_an_outage_does_not_end_a_claim_that_is_held(root: Path) -> None:
     assert isinstance(pair.storage, ClaimStorage)
     pair.storage.claim_error = RetriableRemoteStorageError("away")
     passes(pair, 2 * INTERVAL_MS)
-    assert red(pair) == []
+    assert unhealthy(pair) == []
     pair.log.fill(2, records=20)
     passes(pair, 60_000)
     assert pair.calls(Operation.COPY) > 3
@@ -337,13 +337,13 @@ def test_a_tier_whose_clone_has_started_stops_writing(root: Path) -> None:
     clone = root.parent / "clone"
     shutil.copytree(root, clone)
     other = start(clone, wall_ms=NOW_MS + 10_000)
-    assert red(other) == [], "the first to start after the copy"
-    assert (one.log.verdict, one.log.copied >= 0) == (Judgement.SOUND, True)
+    assert unhealthy(other) == [], "the first to start after the copy"
+    assert (one.log.verdict, one.log.copied >= 0) == (Validation.SOUND, True)
     passes(one, INTERVAL_MS)
-    assert "another machine" in red(one)[0]
+    assert "another machine" in unhealthy(one)[0]
     assert one.log.copied == -1, "the clone may delete what was copied"
-    assert one.log.verdict is Judgement.OPEN, "these files may be the older ones"
-    assert bytes_of(one.read(0)), "remote reads go on"
+    assert one.log.verdict is Validation.OPEN, "these files may be the older ones"
+    assert bytes_of(one.read(0)), "remote reads continue"
     before = writes(one)
     one.log.fill(3, records=20)
     passes(one, 120_000)
@@ -370,13 +370,13 @@ def test_a_number_that_was_never_put_hides_no_claim_of_another_machine(root: Pat
     assert noted is not None
     assert len(noted.before) > 1
     machine = start(root, wall_ms=NOW_MS + 10_000)
-    assert red(machine) == []
+    assert unhealthy(machine) == []
     other.storage.put = lambda _: None
     passes(other, 60_000)
-    assert "another machine" in red(other)[0], "the second to claim"
+    assert "another machine" in unhealthy(other)[0], "the second to claim"
     assert writes(other) == 0
     passes(machine, INTERVAL_MS)
-    assert red(machine) == []
+    assert unhealthy(machine) == []
 
 
 def test_a_number_whose_put_lands_late_is_ones_own(root: Path) -> None:
@@ -396,11 +396,11 @@ def test_a_number_whose_put_lands_late_is_ones_own(root: Path) -> None:
     assert len(lost) > 1
     pair.storage.put = lambda _: None
     passes(pair, 31_000)
-    assert red(pair) == []
+    assert unhealthy(pair) == []
     owner = pair.config.cluster_id, pair.config.node_id
     pair.storage.write_claim(*owner, lost[0])
     passes(pair, INTERVAL_MS)
-    assert red(pair) == []
+    assert unhealthy(pair) == []
 
 
 def test_a_renewal_that_runs_at_a_clean_stop_is_not_the_last_claim(root: Path) -> None:
@@ -421,7 +421,7 @@ def test_a_renewal_that_runs_at_a_clean_stop_is_not_the_last_claim(root: Path) -
     pair.workers.held.clear()
     passes(pair, 3_000)
     older = start(copy)
-    assert "older copy" in red(older)[0]
+    assert "older copy" in unhealthy(older)[0]
     assert writes(older) == 0
 
 
@@ -430,7 +430,7 @@ def test_other_clusters_and_brokers_of_one_store_have_their_own(root: Path) -> N
         directory = root / f"{cluster_id}{node_id}"
         directory.mkdir()
         pair = start(directory, node_id=node_id, cluster_id=cluster_id)
-        assert red(pair) == []
+        assert unhealthy(pair) == []
         assert (root / "store" / claim_key(cluster_id, node_id)).exists()
 
 
@@ -446,7 +446,7 @@ def test_a_plugin_without_claims_is_used_as_ever(
     assert [
         record.message for record in caplog.records if "keeps no claims" in record.message
     ] != []
-    assert red(pair) == []
+    assert unhealthy(pair) == []
 
 
 def test_a_claim_once_made_stays_known_over_later_incarnations(tmp_path: Path) -> None:

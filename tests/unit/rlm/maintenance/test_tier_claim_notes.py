@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rlm.maintenance.claim import judge
+from rlm.maintenance.claim import validate
 from rlm.maintenance.incarnation import Counter, Incarnations, dump, parse
-from rlmm.red import NOT_RED
+from rlmm.health_text import HEALTHY
 from runtime.disk import Disk
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.rng import SeededRng
@@ -60,13 +60,13 @@ def test_the_floor_of_the_claims_never_falls() -> None:
     """Two PUTs that nobody waits for any more land one after the other, after two later claims."""
     counter = Counter(100, 100, (90,))
     for number, found in ((210, 100), (220, 100), (230, 100), (240, 230)):
-        assert judge(found, counter) == NOT_RED
+        assert validate(found, counter) == HEALTHY
         counter = counter.noted(number, found)
-    assert judge(210, counter) == NOT_RED, "the first landed"
+    assert validate(210, counter) == HEALTHY, "the first landed"
     counter = counter.noted(250, 210)
     assert counter.before[0] == 230
-    assert judge(220, counter) == NOT_RED, "the second landed"
-    assert judge(235, counter) != NOT_RED
+    assert validate(220, counter) == HEALTHY, "the second landed"
+    assert validate(235, counter) != HEALTHY
 
 
 def test_a_store_that_was_emptied_does_not_lower_the_floor() -> None:
@@ -75,7 +75,7 @@ def test_a_store_that_was_emptied_does_not_lower_the_floor() -> None:
 
 def test_a_claim_between_two_noted_numbers_is_not_of_these_files() -> None:
     known = Counter(9, 7, (2, 5))
-    assert [found for found in range(10) if judge(found, known)] == [3, 4, 6, 8, 9]
+    assert [found for found in range(10) if validate(found, known)] == [3, 4, 6, 8, 9]
 
 
 def test_what_the_store_may_hold_is_what_was_found_and_all_that_was_noted_since() -> None:

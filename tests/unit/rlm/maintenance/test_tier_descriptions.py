@@ -89,7 +89,7 @@ def test_a_pass_asks_only_for_what_lies_above_the_copied_run(pair: Pair) -> None
     pair.assign()
     assert pair.log.copied == 11
     taking_over, *_ = pair.log.questions
-    assert taking_over.closed_from == 2**63 - 1, "the settling needs none by name"
+    assert taking_over.closed_from == 2**63 - 1, "log validation needs none by name"
     pair.log.questions.clear()
     pair.scheduler.advance(31_000)
     pair.pump()

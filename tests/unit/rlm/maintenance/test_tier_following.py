@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.types import EpochEntry
-from rlm.link.messages import JudgementWithdrawn
+from rlm.link.messages import ValidationWithdrawn
 from rlmm.api import MetadataNotReadyError
 from rsm_plugins.testing import Operation
 from tests.support.tier.pair import NAMES, Pair
@@ -82,13 +82,13 @@ def test_after_lost_records_it_is_told_at_once_to_keep_what_it_has(pair: Pair) -
     before = len(pair.log.reports)
     pair.metadata.lose(len(pair.metadata.log) - 1)
     pair.pump()  # no time passes
-    assert pair.log.reports[before] == JudgementWithdrawn(*NAMES, pair.log.leader_epoch)
+    assert pair.log.reports[before] == ValidationWithdrawn(*NAMES, pair.log.leader_epoch)
     assert pair.log.copied < 59
     interval(pair)
     assert pair.log.copied == 39
 
 
-def test_a_topic_that_cannot_be_read_is_red_and_asked_again(
+def test_a_topic_that_cannot_be_read_is_unhealthy_and_asked_again(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -119,7 +119,7 @@ def test_an_ended_role_tells_nothing_any_more(pair: Pair) -> None:
     assert asked == {pair.log.leader_epoch}
 
 
-def test_no_thread_waits_for_the_topic_and_one_that_is_late_is_red(
+def test_no_thread_waits_for_the_topic_and_one_that_is_late_is_unhealthy(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Passes share the catch-up that is under way: as long as the topic is away it is one."""

@@ -13,7 +13,7 @@ from rlm.plugin_calls import PluginCalls, StoreClosedError
 from rlmm.api import PartitionDeleteState
 from rsm_plugins.testing import Operation
 from tests.support.sim.clock import ManualClock
-from tests.support.tier.claiming import INTERVAL_MS, NOW_MS, claims, passes, red, start, stop
+from tests.support.tier.claiming import INTERVAL_MS, NOW_MS, claims, passes, start, stop, unhealthy
 from tests.support.tier.log_in_memory import PARTITION
 from tests.support.tier.pair import NAMES, ClaimStorage, Pair
 from tests.support.tier.removals import GRACE_MS, Removals, WithRemover, state_of, wake
@@ -109,7 +109,7 @@ def test_copying_ends_with_the_call_that_runs(root: Path, is_told: bool) -> None
     passes(pair, 60_000)
     assert copies.count == 1
     told(pair)
-    assert "older copy" in red(pair)[0]
+    assert "older copy" in unhealthy(pair)[0]
     passes(pair, 120_000)
     assert copies.count == 1
 
@@ -183,7 +183,7 @@ def test_no_barrier_that_is_on_its_way_is_written_after_the_refusal(root: Path) 
     pair = start(root)
     follows = During(pair.metadata, "follow", 1, lambda: None)
     claimed_by_another(pair)
-    pair.workers.held.add("rlm-judge")  # the broker is not told yet
+    pair.workers.held.add("rlm-validation")  # the broker is not told yet
     pair.workers.held.discard("post")
     pair.workers.turn()
     assert follows.count == 1
@@ -201,7 +201,7 @@ def test_a_claim_that_hung_writes_nothing_after_another_was_refused(root: Path) 
     hang_next_look(pair, refused_meanwhile)
     passes(pair, INTERVAL_MS)
     told(pair)
-    assert "older copy" in red(pair)[0]
+    assert "older copy" in unhealthy(pair)[0]
     assert [each for each in claims(pair) if each[0] == "write"][-1] == ("write", LATER)
 
 
@@ -217,7 +217,7 @@ def test_a_later_claim_that_a_hung_call_finds_counts(root: Path) -> None:
 
     hang_next_look(pair, finds_a_later_one)
     passes(pair, INTERVAL_MS + 1_000)
-    assert "older copy" in red(pair)[0]
+    assert "older copy" in unhealthy(pair)[0]
     assert not pair.tier.calls.may_write
 
 
@@ -241,7 +241,7 @@ def test_a_renewal_that_the_store_did_not_answer_is_made_up_for_by_the_next(root
     pair = start(root)
     pair.storage.down = True
     passes(pair, INTERVAL_MS)
-    assert red(pair) == [], "the claim is still its own"
+    assert unhealthy(pair) == [], "the claim is still its own"
     pair.storage.down = False
     before = len(claims(pair))
     passes(pair, 2 * INTERVAL_MS)
@@ -280,7 +280,7 @@ def test_a_claim_taken_beside_a_hung_call_that_finds_a_later_one_opens_nothing(
     manager.claim_changed = change  # type: ignore[method-assign]
     pair.pump()
     assert told_with == [(ClaimState.HELD, False), (ClaimState.REFUSED, False)][is_told_first:]
-    assert "older copy" in red(pair)[0]
+    assert "older copy" in unhealthy(pair)[0]
 
 
 def test_a_first_answer_after_the_wait_opens_the_store(root: Path) -> None:

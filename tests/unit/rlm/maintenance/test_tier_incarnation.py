@@ -18,7 +18,7 @@ from rlm.maintenance.incarnation import (
     dump,
     parse,
 )
-from rlm.workers import JUDGE_POOL
+from rlm.workers import VALIDATION_POOL
 from rlmm.api import Fence
 from rlmm.events import SegmentAdded, Stamp
 from rsm_plugins.testing import segment
@@ -83,7 +83,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "a directory"])
-def test_a_damaged_counter_goes_on_by_the_clock(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_counter_continues_by_the_clock(tmp_path: Path, damage: str) -> None:
     clock = ManualClock(wall_ms=NOW_MS)
     before = incarnations(tmp_path, clock).take()
     DAMAGES[damage](tmp_path / FILE_NAME)
@@ -99,7 +99,7 @@ def test_each_flipped_bit_is_noticed_or_harmless(tmp_path: Path) -> None:
         content[bit // 8] ^= 1 << bit % 8
 
 
-def test_a_counter_that_cannot_be_read_goes_on_by_the_clock(tmp_path: Path) -> None:
+def test_a_counter_that_cannot_be_read_continues_by_the_clock(tmp_path: Path) -> None:
     clock = ManualClock(wall_ms=NOW_MS)
     before = incarnations(tmp_path, clock).take()
     disk = FaultyDisk()
@@ -123,7 +123,7 @@ def test_after_a_refusal_the_next_incarnation_is_above_what_was_read(tmp_path: P
     assert pair.reasons() == []
 
 
-def test_a_counter_that_cannot_be_written_is_red_and_tried_again(tmp_path: Path) -> None:
+def test_a_counter_that_cannot_be_written_is_unhealthy_and_tried_again(tmp_path: Path) -> None:
     disk = FaultyDisk()
     disk.fail(["rename"], path_part=FILE_NAME)
     pair = Pair(tmp_path, disk=disk)
@@ -141,7 +141,7 @@ def test_a_counter_that_cannot_be_written_is_red_and_tried_again(tmp_path: Path)
 def test_partitions_wait_for_a_durable_incarnation_and_share_it(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
     pair.log.fill(1, records=20)
-    pair.workers.held.add(JUDGE_POOL)
+    pair.workers.held.add(VALIDATION_POOL)
     for partition in range(3):
         pair.assign(partition=partition)
     assert not (tmp_path / FILE_NAME).exists(), "the tier's loop waits for no disk"
@@ -154,7 +154,9 @@ def test_partitions_wait_for_a_durable_incarnation_and_share_it(tmp_path: Path) 
     assert not pair.metadata.is_ready(PARTITION._replace(partition=1)), "it went meanwhile"
 
 
-def test_of_many_red_partitions_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:
+def test_of_many_unhealthy_partitions_the_first_are_named_and_the_others_counted(
+    tmp_path: Path,
+) -> None:
     disk = FaultyDisk()
     disk.fail(["rename"], path_part=FILE_NAME)
     pair = Pair(tmp_path, disk=disk)
@@ -163,7 +165,7 @@ def test_of_many_red_partitions_the_first_are_named_and_the_others_counted(tmp_p
         pair.assign(partition=partition)
     said = pair.reasons()
     assert len(said) == NAMED_MAX + 1
-    assert said[-1].startswith("and 7 more partitions are red")
+    assert said[-1].startswith("and 7 more partitions are unhealthy")
 
 
 @pytest.mark.parametrize("content", [b"17\n", b"17 %08x\n" % crc32c(b"17")])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rlm.link.messages import CopiedThrough, JudgementWithdrawn, Report
+from rlm.link.messages import CopiedThrough, Report, ValidationWithdrawn
 from rlm.maintenance.copy_task import REFUSED_REPORT_AGAIN_MS
 from rlmm.api import Fence
 from rsm_plugins.segment import SegmentState
@@ -37,7 +37,7 @@ def test_after_lost_records_the_broker_is_told_at_once_to_keep_what_it_has(pair:
     pair.pump()  # no time passes, no pass is due
     names = (*NAMES, pair.log.leader_epoch)
     first, *later = pair.log.reports[before:]
-    assert first == JudgementWithdrawn(*names)
+    assert first == ValidationWithdrawn(*names)
     assert all(report.last_offset < 59 for report in copied_through(later))
     assert pair.log.copied < 59
 
@@ -54,7 +54,7 @@ def test_after_lost_records_the_owner_takes_its_next_incarnation(pair: Pair) -> 
 
 
 def test_nothing_is_owned_before_the_broker_has_forgotten(pair: Pair) -> None:
-    pair.workers.held.add("rlm-judge")
+    pair.workers.held.add("rlm-validation")
     end = len(pair.metadata.log) - 1
     pair.metadata.lose(end)
     pair.pump()

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.replica.judgement import Judgement
-from rlm.maintenance.claim import ClaimState, judge
+from broker.replica.validation import Validation
+from rlm.maintenance.claim import ClaimState, validate
 from rlm.maintenance.incarnation import FILE_NAME, WRITTEN, Counter, Incarnations, dump, parse
 from rsm_plugins.api import RetriableRemoteStorageError
 from rsm_plugins.testing import Operation
@@ -14,7 +14,7 @@ from runtime.disk import Disk
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.rng import SeededRng
-from tests.support.tier.claiming import INTERVAL_MS, NOW_MS, claims, passes, red, start, stop
+from tests.support.tier.claiming import INTERVAL_MS, NOW_MS, claims, passes, start, stop, unhealthy
 from tests.support.tier.pair import ClaimStorage, Pair
 
 
@@ -35,24 +35,24 @@ def mount(root: Path) -> None:
 
 
 def is_missing(pair: Pair) -> bool:
-    return any("is the store mounted" in each and "number" in each for each in red(pair))
+    return any("is the store mounted" in each and "number" in each for each in unhealthy(pair))
 
 
 def test_a_claim_that_is_missing_counts_only_where_one_was_there() -> None:
-    assert not judge(None, Counter(9, None))
-    assert not judge(None, Counter(9, 7)), "the form says nothing of it"
-    assert not judge(None, Counter(9, 7, (0, 5))), "two were noted, perhaps none was written"
-    assert judge(None, Counter(9, 7, (0, 5)).written())
-    assert judge(None, Counter(9, 7, (3, 5))), "3 was found"
-    assert not judge(7, Counter(9, 7, (0, 5)).written())
+    assert not validate(None, Counter(9, None))
+    assert not validate(None, Counter(9, 7)), "the form says nothing of it"
+    assert not validate(None, Counter(9, 7, (0, 5))), "two were noted, perhaps none was written"
+    assert validate(None, Counter(9, 7, (0, 5)).written())
+    assert validate(None, Counter(9, 7, (3, 5))), "3 was found"
+    assert not validate(7, Counter(9, 7, (0, 5)).written())
 
 
 def test_what_is_known_of_foreign_claims_stays_when_one_is_written() -> None:
     """The floor of the claims is what makes a claim of another machine that lands late foreign."""
     before = Counter(90, 70, (0, 50))
     after = before.written()
-    assert [judge(n, after) == "" for n in range(2, 90)] == [
-        judge(n, before) == "" for n in range(2, 90)
+    assert [validate(n, after) == "" for n in range(2, 90)] == [
+        validate(n, before) == "" for n in range(2, 90)
     ]
     assert Counter(90, 70, (50,)).written() == Counter(90, 70, (50,))
     assert parse(dump(after)) == after
@@ -79,7 +79,7 @@ def test_a_kill_between_note_and_write_leaves_a_healthy_start(root: Path) -> Non
     pair = start(root, down=True)
     pair.tier.claim._incarnations.claim(None)  # noted, and killed then
     again = start(root)
-    assert red(again) == []
+    assert unhealthy(again) == []
     assert again.calls(Operation.COPY) == 3
 
 
@@ -110,10 +110,10 @@ def test_a_start_without_its_store_writes_nothing_there_until_it_is_mounted(
     passes(pair, 120_000)
     assert is_missing(pair)
     assert list((root.parent / "store").iterdir()) == []
-    assert (pair.log.verdict, pair.log.copied) == (Judgement.SOUND, -1), "local work goes on"
+    assert (pair.log.verdict, pair.log.copied) == (Validation.SOUND, -1), "local work continues"
     mount(root)
     passes(pair, 61_000)
-    assert red(pair) == []
+    assert unhealthy(pair) == []
     assert pair.log.copied > 59
     assert pair.calls(Operation.COPY) > 0
 
@@ -130,7 +130,7 @@ def test_a_store_unmounted_while_the_tier_runs_is_found_by_the_renewal(root: Pat
     stop(pair)
     assert list((root.parent / "store").iterdir()) == []
     mount(root)
-    assert red(start(root)) == []
+    assert unhealthy(start(root)) == []
 
 
 def test_between_two_claims_no_copy_goes_to_the_bare_mount_point(root: Path) -> None:
@@ -140,10 +140,12 @@ def test_between_two_claims_no_copy_goes_to_the_bare_mount_point(root: Path) -> 
     pair.log.fill(3, records=20)
     passes(pair, 60_000)
     assert list((root.parent / "store").iterdir()) == []
-    assert any("copying waits" in each and "is the store mounted" in each for each in red(pair))
+    assert any(
+        "copying waits" in each and "is the store mounted" in each for each in unhealthy(pair)
+    )
     mount(root)
     passes(pair, 61_000)
-    assert red(pair) == []
+    assert unhealthy(pair) == []
     assert len(list((root.parent / "store").rglob("*.manifest"))) > copied
 
 
@@ -160,7 +162,7 @@ def test_a_store_that_fails_while_the_claim_is_missing_holds_it_no_sooner(root: 
     pair.storage.claim_error = None
     mount(root)
     passes(pair, 61_000)
-    assert red(pair) == []
+    assert unhealthy(pair) == []
 
 
 def test_an_emptied_store_is_named_once_in_the_log(

@@ -90,7 +90,7 @@ def test_k405_17_129_bytes_fail_the_copy_and_what_it_copied_is_deleted(tmp_path:
     assert pair.log.copied == -1
     pair.scheduler.advance(1_000)
     health = [each for each in pair.told if isinstance(each, Health)][-1]
-    assert any("custom metadata of 129 bytes" in each.reason for each in health.red)
+    assert any("custom metadata of 129 bytes" in each.reason for each in health.unhealthy)
     calls = pair.storage.calls
     tried = {call.metadata.id.id for call in calls if call.operation is Operation.COPY}
     deleted = {call.metadata.id.id for call in calls if call.operation is Operation.DELETE}

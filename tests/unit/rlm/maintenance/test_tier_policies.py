@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import ClosedLocalSegment, PartitionSettings
 from rlm.maintenance import copy_policy, retention_policy
-from rlm.maintenance.copy_policy import TURN_MS, TURN_SEGMENTS_MAX, CopyTurn, is_over, place
+from rlm.maintenance.copy_policy import PASS_MS, PASS_SEGMENTS_MAX, CopyPriority, is_over, queue_key
 from rlm.maintenance.log_facts import LogFacts
 from rlmm import lineage
 from rsm_plugins.segment import RemoteLogSegmentId, SegmentState
@@ -320,7 +320,7 @@ def test_a_dangling_copy_goes_and_an_own_running_one_stays() -> None:
     assert reasons(given, 0, {started.metadata.id.id}) == []
 
 
-def test_a_deletion_that_was_begun_goes_on() -> None:
+def test_a_deletion_that_was_begun_continues() -> None:
     begun = remote(5, 20, 29, state=SegmentState.DELETE_SEGMENT_STARTED)
     assert reasons(facts(CLOSED, [begun]), 0) == [(20, "begun")]
 
@@ -385,35 +385,37 @@ def test_a_hole_is_seen_only_above_the_log_start() -> None:
     assert facts([], [TWO[1]], local_start=20, start=10).hole() is None
 
 
-def served(turns: dict[str, CopyTurn], times: int) -> list[str]:
+def served(turns: dict[str, CopyPriority], times: int) -> list[str]:
     """Who gets on, where each waits again at once."""
     present, order = 0, []
     for _ in range(times):
-        (present, _), name = min((place(turn, present), name) for name, turn in turns.items())
+        (present, _), name = min(
+            (queue_key(priority, present), name) for name, priority in turns.items()
+        )
         turns[name].round = present
         order.append(name)
     return order
 
 
 def test_in_a_round_each_is_served_once_and_the_largest_lag_first() -> None:
-    turns = {"a": CopyTurn(5), "b": CopyTurn(0), "c": CopyTurn(70)}
+    turns = {"a": CopyPriority(5), "b": CopyPriority(0), "c": CopyPriority(70)}
     assert served(turns, 7) == ["c", "a", "b", "c", "a", "b", "c"]
 
 
 def test_one_that_nobody_has_looked_at_comes_before_all_others() -> None:
-    assert served({"a": CopyTurn(2**62), "new": CopyTurn()}, 2) == ["new", "a"]
+    assert served({"a": CopyPriority(2**62), "new": CopyPriority()}, 2) == ["new", "a"]
 
 
 def test_who_comes_later_is_served_in_the_present_round_and_not_before_it() -> None:
-    assert place(CopyTurn(9, round=2), 7) == (7, -9)
-    assert place(CopyTurn(9, round=7), 7) == (8, -9)
-    assert place(CopyTurn(0), 7) < place(CopyTurn(9**9, round=7), 7)
+    assert queue_key(CopyPriority(9, round=2), 7) == (7, -9)
+    assert queue_key(CopyPriority(9, round=7), 7) == (8, -9)
+    assert queue_key(CopyPriority(0), 7) < queue_key(CopyPriority(9**9, round=7), 7)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_nobody_is_served_twice_while_another_waits_for_its_first_turn(seed: int) -> None:
     rng = Random(seed)
-    turns = {str(at): CopyTurn(rng.randrange(10**9)) for at in range(rng.randrange(2, 20))}
+    turns = {str(at): CopyPriority(rng.randrange(10**9)) for at in range(rng.randrange(2, 20))}
     count, order = len(turns), served(turns, 60)
     for at in range(0, 60 - count, count):
         assert set(order[at : at + count]) == set(turns)
@@ -422,11 +424,11 @@ def test_nobody_is_served_twice_while_another_waits_for_its_first_turn(seed: int
 @pytest.mark.parametrize(
     ("copied", "took_ms", "over"),
     [
-        (0, 10 * TURN_MS, False),
-        (1, TURN_MS - 1, False),
-        (1, TURN_MS, True),
-        (TURN_SEGMENTS_MAX - 1, 0, False),
-        (TURN_SEGMENTS_MAX, 0, True),
+        (0, 10 * PASS_MS, False),
+        (1, PASS_MS - 1, False),
+        (1, PASS_MS, True),
+        (PASS_SEGMENTS_MAX - 1, 0, False),
+        (PASS_SEGMENTS_MAX, 0, True),
     ],
 )
 def test_a_turn_ends_by_segments_or_by_time_and_copies_at_least_one(

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.replica.judgement import Judgement
+from broker.replica.validation import Validation
 from kafka_protocol.types import TopicIdPartition
-from rlm.link.messages import Ack, Connect, JudgementWithdrawn, Report, Unassign
+from rlm.link.messages import Ack, Connect, Report, Unassign, ValidationWithdrawn
 from rlm.maintenance.claim import ClaimState
-from tests.support.tier.claiming import INTERVAL_MS, NOW_MS, passes, red, start
+from tests.support.tier.claiming import INTERVAL_MS, NOW_MS, passes, start, unhealthy
 from tests.support.tier.pair import NAMES, ClaimStorage, Pair
 
 
@@ -20,7 +20,7 @@ def machine(tmp_path: Path) -> Pair:
     """A tier whose store was claimed by a copy of it; the next claim finds out."""
     (tmp_path / "data").mkdir()
     machine = start(tmp_path / "data")
-    assert (machine.log.verdict, machine.log.copied) == (Judgement.SOUND, 59)
+    assert (machine.log.verdict, machine.log.copied) == (Validation.SOUND, 59)
     shutil.copytree(tmp_path / "data", tmp_path / "copy")
     start(tmp_path / "copy", wall_ms=NOW_MS + 10_000)
     return machine
@@ -37,10 +37,10 @@ def test_a_tier_that_starts_refused_beside_a_living_broker_tells_it(
         log=machine.log,
     )
     assert again.ask(Connect()).message == Ack()
-    assert red(again), "the claim is judged before anything is assigned"
+    assert unhealthy(again), "the claim is validated before anything is assigned"
     again.assign()
     again.pump()
-    assert (machine.log.verdict, machine.log.copied) == (Judgement.OPEN, -1)
+    assert (machine.log.verdict, machine.log.copied) == (Validation.OPEN, -1)
 
 
 def test_a_withdrawal_that_is_lost_is_sent_again(
@@ -49,17 +49,17 @@ def test_a_withdrawal_that_is_lost_is_sent_again(
     take, lost = machine.log.report, list[Report]()
 
     def report(sent: Report) -> bool:
-        if isinstance(sent, JudgementWithdrawn) and not lost:
+        if isinstance(sent, ValidationWithdrawn) and not lost:
             lost.append(sent)
             raise FutureTimeoutError
         return take(sent)
 
     monkeypatch.setattr(machine.log, "report", report)
     passes(machine, INTERVAL_MS)
-    assert red(machine)
+    assert unhealthy(machine)
     assert lost
     passes(machine, INTERVAL_MS)
-    assert (machine.log.verdict, machine.log.copied) == (Judgement.OPEN, -1)
+    assert (machine.log.verdict, machine.log.copied) == (Validation.OPEN, -1)
 
 
 def test_partitions_are_let_go_in_slices_and_those_that_went_meanwhile_not_at_all(

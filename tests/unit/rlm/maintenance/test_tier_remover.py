@@ -204,10 +204,12 @@ def test_no_turn_begins_once_the_store_is_closed(pair: Pair, remover: Noted) -> 
 
 
 def test_what_only_an_operator_can_settle_is_in_health(pair: Pair) -> None:
-    pair.removal_red = ("topic tides (id x) has remote segments",)
+    pair.removal_reason = ("topic tides (id x) has remote segments",)
     pair.scheduler.advance(1_000)
     last = [each for each in pair.told if isinstance(each, Health)][-1]
-    assert [(red.partition, red.reason) for red in last.red] == [(-1, pair.removal_red[0])]
+    assert [(unhealthy.partition, unhealthy.reason) for unhealthy in last.unhealthy] == [
+        (-1, pair.removal_reason[0])
+    ]
 
 
 def test_the_remover_sees_the_brokers_image() -> None:

@@ -7,7 +7,7 @@ from rlm.link.messages import (
     Stop,
     Unassign,
 )
-from rlm.maintenance.copy_policy import TURN_SEGMENTS_MAX
+from rlm.maintenance.copy_policy import PASS_SEGMENTS_MAX
 from rsm_plugins.testing import Operation
 from tests.support.tier.pair import NAMES, Pair, bytes_of
 
@@ -67,14 +67,14 @@ def test_a_new_leader_epoch_takes_over_and_reports_again(pair: Pair) -> None:
     assert bytes_of(pair.read(0))
 
 
-def test_a_red_partition_is_told_and_metrics_have_kafkas_names(pair: Pair) -> None:
+def test_a_unhealthy_partition_is_told_and_metrics_have_kafkas_names(pair: Pair) -> None:
     pair.storage.down = True
     pair.log.fill(1)
     pair.scheduler.advance(31_000)
     pair.pump()
     pair.scheduler.advance(1_000)
     health = [each for each in pair.told if isinstance(each, Health)][-1]
-    assert health.red
+    assert health.unhealthy
     assert (health.assigned, health.ready) == (1, 1)
     lines = pair.metrics_page().splitlines()
     prefix = "kafka_server_BrokerTopicMetrics_RemoteCopy"
@@ -123,11 +123,11 @@ def test_what_is_not_to_be_copied_is_no_lag(pair: Pair) -> None:
     assert lag(pair) == (0, 0)
 
 
-def test_passes_that_are_asked_for_go_on_until_all_is_copied_and_try_a_store_that_was_away(
+def test_passes_that_are_asked_for_continue_until_all_is_copied_and_try_a_store_that_was_away(
     pair: Pair,
 ) -> None:
     pair.storage.down = True
-    pair.log.fill(2 * TURN_SEGMENTS_MAX + 1)
+    pair.log.fill(2 * PASS_SEGMENTS_MAX + 1)
     pair.scheduler.advance(31_000)
     pair.pump()
     pair.storage.down = False

@@ -14,7 +14,6 @@ from rlm.maintenance.effects import (
     Carry,
     DeleteObjects,
     Effect,
-    Judge,
     LocalSegment,
     MoveStart,
     OpenLocal,
@@ -24,6 +23,7 @@ from rlm.maintenance.effects import (
     StartedSeenMs,
     Task,
     UpdateState,
+    Validate,
     WallMs,
     WasDeletedOnce,
 )
@@ -71,14 +71,14 @@ class Script:
         self.updates: list[SegmentUpdate] = []
         self.carried = -1
 
-    def run(self, task: Task[PassResult], *, judgements: int = 1) -> PassResult:
+    def run(self, task: Task[PassResult], *, validations: int = 1) -> PassResult:
         """Run the pass; the second look at the log ends a copying one."""
         try:
             effect = next(task)
             while True:
-                if isinstance(effect, Judge):
-                    judgements -= 1
-                    if judgements < 0:
+                if isinstance(effect, Validate):
+                    validations -= 1
+                    if validations < 0:
                         task.close()
                         return PassResult()
                 if isinstance(effect, Carry):
@@ -95,7 +95,7 @@ class Script:
 
     def answer(self, effect: Effect) -> Any:
         match effect:
-            case Judge():
+            case Validate():
                 return self.given
             case WallMs():
                 return NOW_MS
@@ -196,9 +196,9 @@ def test_a_segment_is_forgotten_a_copy_maximum_after_its_start_was_seen_here(
 
 
 @pytest.mark.parametrize("state", list(SegmentState)[:2])
-def test_a_deletion_names_the_state_by_which_it_was_judged(state: SegmentState) -> None:
-    judged = remote(1, 0, 9, state=state)
-    script = Script(facts([], [judged], start=10, local_start=10), seen_ms=0)
+def test_a_deletion_names_the_state_by_which_it_was_validated(state: SegmentState) -> None:
+    validated = remote(1, 0, 9, state=state)
+    script = Script(facts([], [validated], start=10, local_start=10), seen_ms=0)
     expiring(script)
     assert [(update.state.name, update.seen_state) for update in script.updates] == [
         ("DELETE_SEGMENT_STARTED", state),
@@ -257,7 +257,7 @@ def test_a_log_start_that_is_not_taken_deletes_nothing() -> None:
     script = Script(given, seen_ms=NOW_MS, taken=False)
     result = expiring(script, retention_ms=1_000)
     assert script.written == ["log start 10"]
-    assert "refuses" in result.red
+    assert "refuses" in result.unhealthy
 
 
 def test_a_delete_that_failed_is_counted_and_never_finished() -> None:

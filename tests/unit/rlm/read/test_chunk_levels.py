@@ -52,11 +52,13 @@ def test_one_record_at_a_cold_place_fetches_a_slice_and_no_more(
     assert 0 < fetched_bytes(pair) <= 2 * (1_000 + BATCH_BYTES_MAX)
 
 
-def test_who_goes_on_after_a_slice_gets_whole_chunks_and_every_record_once(tmp_path: Path) -> None:
+def test_who_continues_after_a_slice_gets_whole_chunks_and_every_record_once(
+    tmp_path: Path,
+) -> None:
     pair = make(tmp_path, segments=2, chunk_bytes=20_000, slice_bytes=1_000)
     offset, got = 333, list[int]()
     while offset < 1_000:
-        received = pair.read(offset, max_bytes=5_000, window_bytes=0)
+        received = pair.read(offset, max_bytes=5_000, read_ahead_bytes=0)
         got += [at for _, at in values_of(bytes_of(received))]
         assert isinstance(received.message, ReadAnswer)
         offset = received.message.next_offset
@@ -232,7 +234,7 @@ def test_a_full_disk_switches_the_level_off_and_costs_no_read(tmp_path: Path) ->
     pair.scheduler.advance(1_500)
     pair.pump()
     health = [each for each in pair.told if isinstance(each, Health)][-1]
-    assert any("chunk cache on disk is off" in each.reason for each in health.red)
+    assert any("chunk cache on disk is off" in each.reason for each in health.unhealthy)
 
 
 class StuckDisk(Disk):

@@ -37,7 +37,7 @@ def test_readers_take_turns_however_much_each_of_them_waits_for() -> None:
     assert {id(queue.take()), id(queue.take()), id(queue.take())} >= {id(one), id(other)}
 
 
-def test_loads_ahead_leave_threads_free_and_go_on_when_one_ends() -> None:
+def test_loads_ahead_leave_threads_free_and_continue_when_one_ends() -> None:
     queue = LoadQueue(lambda: 1)
     first, second = Job(), Job()
     queue.add(first)

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from rlm.read.chunk import DamagedChunkError
-from rlm.read.line import CALLS_MAX
 from rlm.read.loads import RETRY_MAX_MS, Loads, Wait
+from rlm.read.wait_queue import CALLS_MAX
 from runtime.scheduler import Timer
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.scheduler import ManualScheduler
@@ -90,7 +90,7 @@ class World:
         self.workers.held = {"post"}
         self.workers.turn()
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         self.workers.held = set()
         self.workers.turn()
 
@@ -117,7 +117,7 @@ def test_a_load_that_comes_after_it_was_given_up_leaves_the_next_one_on_its_way(
     assert (first.ended, second.ended) == ([0], [])
     assert world.ask(third) is Wait.LOADING
     assert not third.reserved
-    world.go_on()
+    world.proceed()
     assert second.ended == [0]
     assert world.woken == {0: 1, 1: 1, 2: 1}
 
@@ -136,7 +136,7 @@ def test_an_object_that_stayed_damaged_is_later_read_through_the_caches_again() 
     load = Ledger(["d"], errors={"d": DamagedChunkError("wrong")})
     for _ in range(2):
         while world.ask(load) is not Wait.DAMAGED:
-            world.go_on()
+            world.proceed()
         world.scheduler.advance(RETRY_MAX_MS)
     assert load.found_damaged == [0, 1, 0, 1]
 
@@ -145,7 +145,7 @@ def test_those_who_wait_for_a_store_that_fails_share_a_timer_and_leave_turns_to_
     world = World(in_flight_max=9)
     load = Ledger(["a"], errors={"a": OSError("broken")})
     world.ask(load)
-    world.go_on()
+    world.proceed()
     for _ in range(2 * CALLS_MAX):
         assert world.ask(load) is Wait.FAILING
     assert world.scheduler.timers == 1
@@ -154,7 +154,7 @@ def test_those_who_wait_for_a_store_that_fails_share_a_timer_and_leave_turns_to_
     world.loads.leave("a", gone)
     world.scheduler.advance(RETRY_MAX_MS)
     assert world.woken == dict.fromkeys(range(2 * CALLS_MAX + 1), 1)
-    assert world.scheduler.timers == 2, "half of them went on in a turn of their own"
+    assert world.scheduler.timers == 2, "half of them continued in a turn of their own"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -184,8 +184,8 @@ def test_each_key_ends_once_and_each_waiter_is_called_once(seed: int) -> None:
                 world.scheduler.advance(rng.randrange(400))
                 world.loads.give_up_hanging(HANGING_MS)
             case 6:
-                world.go_on()
-    world.go_on()
+                world.proceed()
+    world.proceed()
     world.scheduler.advance(10_000)
     assert world.loads.in_flight == 0
     for load in made:

@@ -1,4 +1,4 @@
-"""Reads that are parked look again when they can go on, and not before, however many they are."""
+"""Parked reads look again when they can continue, and not before, however many they are."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -10,7 +10,7 @@ from kafka_protocol.errors import ErrorCode
 from rlm.link.endpoint import Received
 from rlm.link.messages import OffsetForTimestamp, ReadAnswer, Released, TimestampAnswer
 from rlm.maintenance.claim import ClaimState
-from rlm.read.line import CALLS_MAX
+from rlm.read.wait_queue import CALLS_MAX
 from rlm.workers import READER_POOL
 from tests.support.tier.claiming import start
 from tests.support.tier.log_in_memory import PARTITION
@@ -54,18 +54,18 @@ def pass_time(pair: Pair, milliseconds: int) -> None:
         pair.pump()
 
 
-def unjudged(pair: Pair) -> None:
-    """Copied, then led under a new epoch, whose judgement waits for a thread."""
+def unvalidated(pair: Pair) -> None:
+    """Copied, then led under a new epoch, whose validation waits for a thread."""
     pair.assign()
     pair.log.new_epoch()
-    pair.workers.held.add("rlm-judge")
+    pair.workers.held.add("rlm-validation")
     pair.assign()
 
 
 def test_a_thousand_reads_of_unknown_segments_cost_nothing_until_these_are_known(
     pair: Pair,
 ) -> None:
-    unjudged(pair)
+    unvalidated(pair)
     parked = park(pair, lambda number: number % RECORDS_EACH)
     looks = Looks(pair)
     pass_time(pair, 500)
@@ -93,7 +93,7 @@ def test_a_thousand_reads_of_one_chunk_leave_turns_to_others(pair: Pair, hold_ba
 
 
 def test_a_look_up_of_a_time_waits_in_the_same_way(pair: Pair) -> None:
-    unjudged(pair)
+    unvalidated(pair)
     question = OffsetForTimestamp(
         *NAMES,
         pair.log.leader_epoch,
@@ -138,7 +138,7 @@ def test_what_is_answered_has_no_timer_that_keeps_it(pair: Pair) -> None:
     assert pair.scheduler.waiting == before
 
 
-def test_reads_go_on_where_a_partition_is_only_followed_for_want_of_the_claim(
+def test_reads_continue_where_a_partition_is_only_followed_for_want_of_the_claim(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "data").mkdir()
@@ -158,14 +158,14 @@ def test_a_thousand_reads_that_find_no_thread_take_their_turns(pair: Pair) -> No
     pair.workers.held.add(READER_POOL)
     parked = park(pair, lambda number: number % SEGMENTS * RECORDS_EACH)
     looks = Looks(pair)
-    assert pair.reads.loads.waiting_for_room > PARKED / 2
+    assert pair.reads.loads.waiting_for_memory > PARKED / 2
     pass_time(pair, 1_000)
     assert looks.count <= 4
     pair.workers.held.clear()
     pair.pump()
     pass_time(pair, 200)
     assert all(bytes_of(each.result(0)) for each in parked)
-    assert pair.reads.loads.waiting_for_room == 0
+    assert pair.reads.loads.waiting_for_memory == 0
 
 
 def test_a_read_that_is_answered_waits_for_nothing_any_more(pair: Pair) -> None:
@@ -178,12 +178,12 @@ def test_a_read_that_is_answered_waits_for_nothing_any_more(pair: Pair) -> None:
         pair.pump()
         pass_time(pair, 60)
     loads = pair.reads.loads
-    assert loads.waiting_for_room == 0
+    assert loads.waiting_for_memory == 0
     waiters = [flight.waiters[number] for flight, number in loads._flights.values()]
     assert not any(waiters)
 
 
-def test_reads_that_find_no_memory_go_on_when_some_is_given_back(tmp_path: Path) -> None:
+def test_reads_that_find_no_memory_continue_when_some_is_given_back(tmp_path: Path) -> None:
     pair = Pair(tmp_path, chunk_bytes=400, chunk_cache_bytes=1_000)
     pair.log.fill(SEGMENTS, records=RECORDS_EACH)
     pair.assign()
@@ -211,7 +211,7 @@ def small(tmp_path: Path) -> Pair:
     return pair
 
 
-def test_a_read_without_memory_goes_on_as_soon_as_the_broker_gives_some_back(small: Pair) -> None:
+def test_a_read_without_memory_continues_as_soon_as_the_broker_gives_some_back(small: Pair) -> None:
     held = small.read(0, holder="one")
     waiting = small.ask_to_read(RECORDS_EACH, wait_ms=LATE_MS)
     small.pump()
@@ -226,14 +226,14 @@ def test_a_read_without_memory_that_is_over_waits_no_longer(small: Pair) -> None
     for number in range(20):
         small.ask_to_read(number % (SEGMENTS - 1) * RECORDS_EACH + RECORDS_EACH, wait_ms=50)
     small.pump()
-    assert small.reads.loads.waiting_for_room > 0
+    assert small.reads.loads.waiting_for_memory > 0
     pass_time(small, 60)
-    assert small.reads.loads.waiting_for_room == 0
+    assert small.reads.loads.waiting_for_memory == 0
     assert bytes_of(held)
 
 
 def test_a_read_still_ends_at_its_deadline(pair: Pair) -> None:
-    unjudged(pair)
+    unvalidated(pair)
     received = pair.read(0, wait_ms=100)
     assert isinstance(received.message, ReadAnswer)
     assert error_of(received) == ErrorCode.REPLICA_NOT_AVAILABLE

@@ -13,7 +13,7 @@ from rlm.read.read_ahead_policy import (
 CHUNK = 2 << 20
 
 
-def go_on(pace: Pace, answers: int, *, every_ms: int, waited_ms: int, load_ms: float) -> Pace:
+def proceed(pace: Pace, answers: int, *, every_ms: int, waited_ms: int, load_ms: float) -> Pace:
     for _ in range(answers):
         pace = after_answer(
             pace,
@@ -27,39 +27,39 @@ def go_on(pace: Pace, answers: int, *, every_ms: int, waited_ms: int, load_ms: f
     return pace
 
 
-def test_who_has_just_come_is_no_reader_that_goes_on() -> None:
+def test_who_has_just_come_is_no_reader_that_continues() -> None:
     assert Pace().streak == 0
-    assert go_on(Pace(), 1, every_ms=10, waited_ms=0, load_ms=40).depth == FIRST_DEPTH
+    assert proceed(Pace(), 1, every_ms=10, waited_ms=0, load_ms=40).depth == FIRST_DEPTH
 
 
 def test_a_reader_that_waits_for_a_far_store_gets_more_and_more() -> None:
-    pace = go_on(Pace(), 6, every_ms=20, waited_ms=18, load_ms=200)
+    pace = proceed(Pace(), 6, every_ms=20, waited_ms=18, load_ms=200)
     assert pace.depth > FIRST_DEPTH
-    assert go_on(pace, 10, every_ms=10, waited_ms=8, load_ms=200).depth > pace.depth
+    assert proceed(pace, 10, every_ms=10, waited_ms=8, load_ms=200).depth > pace.depth
 
 
 def test_what_a_reader_wants_within_a_load_is_on_its_way() -> None:
-    pace = go_on(Pace(), 100, every_ms=10, waited_ms=0, load_ms=100)
+    pace = proceed(Pace(), 100, every_ms=10, waited_ms=0, load_ms=100)
     assert pace.depth >= 100 / 10 / 2
 
 
 def test_a_near_store_needs_little_however_much_its_reader_waits() -> None:
-    assert go_on(Pace(), 200, every_ms=2, waited_ms=2, load_ms=2).depth <= 6
+    assert proceed(Pace(), 200, every_ms=2, waited_ms=2, load_ms=2).depth <= 6
 
 
 def test_a_slow_reader_that_waited_now_and_then_is_not_held_up() -> None:
-    pace = go_on(Pace(), 50, every_ms=1_000, waited_ms=40, load_ms=40)
+    pace = proceed(Pace(), 50, every_ms=1_000, waited_ms=40, load_ms=40)
     assert pace.depth <= FIRST_DEPTH
 
 
 def test_depth_shrinks_when_the_reader_slows_down() -> None:
-    fast = go_on(Pace(), 100, every_ms=5, waited_ms=4, load_ms=100)
-    slow = go_on(fast, 1_000, every_ms=500, waited_ms=0, load_ms=100)
+    fast = proceed(Pace(), 100, every_ms=5, waited_ms=4, load_ms=100)
+    slow = proceed(fast, 1_000, every_ms=500, waited_ms=0, load_ms=100)
     assert slow.depth <= FIRST_DEPTH < fast.depth
 
 
 def test_no_more_is_loaded_ahead_than_was_read() -> None:
-    pace = go_on(Pace(), 4, every_ms=1, waited_ms=1, load_ms=10_000)
+    pace = proceed(Pace(), 4, every_ms=1, waited_ms=1, load_ms=10_000)
     assert pace.depth <= pace.read_bytes // CHUNK + FIRST_DEPTH
 
 

@@ -130,8 +130,8 @@ def test_what_several_readers_share_is_at_most_half() -> None:
 
 
 def sums(reads: ReadPath) -> tuple[int, int, int]:
-    """Memory of all chunks, of those that nobody holds, and of those held, counted anew."""
-    lent = [lease.chunk for lease in reads.lending._leases.values() if lease.chunk is not None]
+    """Memory of all chunks, of those that nobody holds, and of those held, counted again."""
+    lent = [lease.chunk for lease in reads.leases._leases.values() if lease.chunk is not None]
     chunks = {id(one): one for one in (*reads.chunks._chunks.values(), *lent)}
     total = sum(one.capacity_bytes for one in chunks.values())
     held = sum(one.capacity_bytes for one in chunks.values() if one.handed_out)

@@ -56,7 +56,7 @@ def reasons(pair: Pair) -> list[str]:
     pair.scheduler.advance(1_000)
     pair.pump()
     health = next(each for each in reversed(pair.told) if isinstance(each, Health))
-    return [each.reason for each in health.red]
+    return [each.reason for each in health.unhealthy]
 
 
 def read_all(pair: Pair) -> dict[tuple[int, int], bytes]:
@@ -229,7 +229,7 @@ class NoMemoryFiles(Disk):
         return super().memfd(name)
 
 
-def test_a_tier_without_descriptors_answers_late_and_goes_on(tmp_path: Path) -> None:
+def test_a_tier_without_descriptors_answers_late_and_continues(tmp_path: Path) -> None:
     disk = NoMemoryFiles()
     pair = Pair(tmp_path, disk=disk)
     pair.log.fill(1, records=20)

@@ -11,7 +11,7 @@ import pytest
 from rlm.config import NO_LIMIT
 from rlm.link.endpoint import Received
 from rlm.link.messages import ReadAnswer, Reconfigure, Released
-from rlm.read.line import CALLS_MAX
+from rlm.read.wait_queue import CALLS_MAX
 from rlm.workers import READER_POOL
 from tests.support.tier.pair import Pair, bytes_of
 
@@ -52,7 +52,7 @@ class Consumer:
         asked = self._pair.ask_to_read(offset, max_bytes=300, holder=self.reader)
         self._asked.append((offset, asked))
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         asked, self._asked = self._asked, []
         for offset, future in asked:
             if not future.done():
@@ -70,7 +70,7 @@ def run(pair: Pair, consumers: list[Consumer], seconds: int) -> None:
         pair.scheduler.advance(20)
         pair.pump()
         for each in consumers:
-            each.go_on()
+            each.proceed()
 
 
 def test_bytes_of_readers_stay_within_the_quota(slow: Pair) -> None:
@@ -98,7 +98,7 @@ def test_no_reader_starves_though_turns_are_rarer_than_reads_are_given_up(tmp_pa
     assert min(got) > 0.6 * max(got), got
 
 
-def test_what_waits_is_counted_and_goes_on_when_the_limit_is_raised(slow: Pair) -> None:
+def test_what_waits_is_counted_and_continues_when_the_limit_is_raised(slow: Pair) -> None:
     slow.reads.quota.record(100 * SECOND_BYTES, slow.clock.monotonic_ms())
     asked = [slow.ask_to_read(20, wait_ms=5_000) for _ in range(3)]
     slow.pump()
@@ -110,7 +110,7 @@ def test_what_waits_is_counted_and_goes_on_when_the_limit_is_raised(slow: Pair) 
     assert gauge(slow, WAITING) == 0
 
 
-def test_very_many_that_may_go_on_at_once_leave_turns_to_others(slow: Pair) -> None:
+def test_very_many_that_may_continue_at_once_leave_turns_to_others(slow: Pair) -> None:
     """Each is over as it is let in, and gives back what it did not take."""
     assert bytes_of(slow.read(20))  # from here on it is in the cache
     slow.reads.quota.record(100 * SECOND_BYTES, slow.clock.monotonic_ms())

@@ -31,10 +31,10 @@ from tests.support.tier.log_in_memory import PARTITION, values_of
 from tests.support.tier.pair import NAMES, Pair, bytes_of, error_of
 
 
-def red(pair: Pair) -> list[PartitionHealth]:
+def unhealthy(pair: Pair) -> list[PartitionHealth]:
     pair.scheduler.advance(1_000)
     pair.pump()
-    return next(each for each in reversed(pair.told) if isinstance(each, Health)).red
+    return next(each for each in reversed(pair.told) if isinstance(each, Health)).unhealthy
 
 
 def first_segment(pair: Pair) -> RemoteLogSegmentMetadata:
@@ -50,7 +50,7 @@ def objects(pair: Pair, suffix: str) -> Path:
 
 
 def only_reason(pair: Pair) -> str:
-    (found,) = red(pair)
+    (found,) = unhealthy(pair)
     assert (found.topic_id, found.partition) == NAMES
     name = uuid_to_text(first_segment(pair).id.id)
     assert found.reason.startswith(f"remote segment {name} from offset 0: its ")
@@ -85,10 +85,10 @@ def test_a_missing_object_gives_56_and_is_named_until_it_is_read_well_again(
     assert named in reason
     assert path.name in reason, "the plugin knows the object's key"
     path.write_bytes(data)
-    assert red(pair), "nobody has read it yet"
+    assert unhealthy(pair), "nobody has read it yet"
     pair.scheduler.advance(10_000)
     assert bytes_of(pair.read(0))
-    assert red(pair) == []
+    assert unhealthy(pair) == []
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_damaged_log_gives_2_and_is_named_until_those_bytes_are_read_well(
     path.write_bytes(data)
     pair.scheduler.advance(10_000)
     assert bytes_of(pair.read(0))
-    assert red(pair) == []
+    assert unhealthy(pair) == []
 
 
 def test_another_part_of_a_damaged_log_does_not_make_it_well(pair: Pair) -> None:
@@ -136,19 +136,21 @@ def test_damaged_indexes_give_2_and_are_named(pair: Pair) -> None:
     path.write_bytes(data)
     pair.scheduler.advance(10_000)
     assert bytes_of(pair.read(0))
-    assert red(pair) == []
+    assert unhealthy(pair) == []
 
 
-def test_one_bad_transfer_is_fetched_again_and_nothing_is_red(pair: Pair) -> None:
+def test_one_bad_transfer_is_fetched_again_and_nothing_is_unhealthy(pair: Pair) -> None:
     pair.storage.damage_next(Operation.FETCH, Body(flip_at=150))
     assert bytes_of(pair.read(0))
-    assert red(pair) == []
+    assert unhealthy(pair) == []
 
 
 def test_an_outage_of_the_store_names_no_object(pair: Pair) -> None:
     pair.storage.down = True
     assert error_of(pair.read(0)) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert [each.reason.partition(",")[0] for each in red(pair)] == ["reads of the store fail"]
+    assert [each.reason.partition(",")[0] for each in unhealthy(pair)] == [
+        "reads of the store fail"
+    ]
 
 
 def test_an_object_that_is_not_in_another_store_is_not_lost(pair: Pair) -> None:
@@ -156,7 +158,7 @@ def test_an_object_that_is_not_in_another_store_is_not_lost(pair: Pair) -> None:
     objects(pair, ".log").unlink()
     pair.tier.calls.store_is_missing = True
     assert error_of(pair.read(0)) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert red(pair) == []
+    assert unhealthy(pair) == []
     pair.tier.calls.store_is_missing = False
     pair.scheduler.advance(10_000)
     assert error_of(pair.read(0)) == ErrorCode.KAFKA_STORAGE_ERROR
@@ -167,11 +169,11 @@ def test_the_objects_of_a_segment_that_is_deleted_may_be_missing(pair: Pair) -> 
     path = objects(pair, ".log")
     path.unlink()
     assert error_of(pair.read(0)) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert len(red(pair)) == 1
+    assert len(unhealthy(pair)) == 1
     pair.log.delete_records(20)
     pair.scheduler.advance(60_000)
     pair.pump()
-    assert red(pair) == []
+    assert unhealthy(pair) == []
 
 
 def test_a_deletion_between_look_up_and_fetch_is_no_fault(pair: Pair) -> None:
@@ -184,7 +186,7 @@ def test_a_partition_that_is_hosted_elsewhere_is_not_told_of(pair: Pair) -> None
     objects(pair, ".log").unlink()
     assert error_of(pair.read(0)) == ErrorCode.KAFKA_STORAGE_ERROR
     pair.ask(Unassign(*NAMES, 1))
-    assert red(pair) == []
+    assert unhealthy(pair) == []
 
 
 def test_a_search_by_time_names_the_damaged_log(pair: Pair) -> None:
@@ -209,14 +211,14 @@ def test_a_damaged_producer_snapshot_is_not_given_to_a_follower(pair: Pair) -> N
             pair.storage.damage_next(Operation.FETCH_INDEX, body)
         if spoilt == 1:
             assert isinstance(pair.ask(question).message, AuxiliaryStateAnswer)
-            assert red(pair) == []
+            assert unhealthy(pair) == []
         else:
             with pytest.raises(LinkFailureError) as raised:
                 pair.ask(question)
             assert raised.value.code == ErrorCode.CORRUPT_MESSAGE
             assert "producer snapshot is damaged" in only_reason(pair)
     assert isinstance(pair.ask(question).message, AuxiliaryStateAnswer)
-    assert red(pair) == []
+    assert unhealthy(pair) == []
 
 
 def test_a_bounded_number_is_named_and_the_rest_counted() -> None:
@@ -226,10 +228,10 @@ def test_a_bounded_number_is_named_and_the_rest_counted() -> None:
         one = finished(number)
         known[one.id.id] = one
         faults.failed(one, LOG, RemoteObjectDamagedError("cut"), (0, 10))
-    found = faults.red()
+    found = faults.unhealthy()
     assert len(found) == NAMED_MAX + 1
     more = f"and {REMEMBERED_MAX - NAMED_MAX} more remote objects are missing or damaged"
-    assert found[-1].reason.startswith(f"{more}. Way out: ")
+    assert found[-1].reason.startswith(f"{more}. Remedy: ")
 
 
 def test_a_damaged_stretch_is_well_when_all_of_it_was_read_well() -> None:
@@ -258,7 +260,7 @@ def test_a_stretch_that_was_read_well_makes_no_other_one_bad() -> None:
     assert len(faults) == 0
 
 
-def test_while_the_metadata_are_not_ready_what_was_last_known_stays_red() -> None:
+def test_while_the_metadata_are_not_ready_what_was_last_known_stays_unhealthy() -> None:
     def segment_of(_id: object) -> RemoteLogSegmentMetadata:
         if not is_ready:
             raise MetadataNotReadyError("starting")
@@ -267,7 +269,7 @@ def test_while_the_metadata_are_not_ready_what_was_last_known_stays_red() -> Non
     faults, is_ready = ObjectFaults(segment_of), True
     faults.failed(finished(), LOG, RemoteResourceNotFoundError("gone"))
     is_ready = False
-    assert len(faults.red()) == 1
+    assert len(faults.unhealthy()) == 1
     assert len(faults) == 1
 
 

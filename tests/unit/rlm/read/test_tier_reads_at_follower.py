@@ -133,7 +133,7 @@ def test_nothing_grows_with_the_reads_that_gave_up_while_the_metadata_topic_is_a
     assert values_of(bytes_of(received.result(0)))
 
 
-def test_an_offset_in_no_segment_is_for_the_leader_to_judge(followed: Pair) -> None:
+def test_an_offset_in_no_segment_is_for_the_leader_to_validate(followed: Pair) -> None:
     received = followed.read(5, epoch=9, **FOLLOWED)
     assert isinstance(received.message, ReadAnswer)
     assert error_of(received) == NINE

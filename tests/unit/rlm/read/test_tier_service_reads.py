@@ -85,7 +85,7 @@ def test_concurrent_readers_of_a_missing_chunk_share_one_fetch(pair: Pair) -> No
     assert pair.calls(Operation.FETCH) == 1
 
 
-def test_a_reader_that_goes_on_finds_the_next_chunk_loaded_ahead(pair: Pair) -> None:
+def test_a_reader_that_continues_finds_the_next_chunk_loaded_ahead(pair: Pair) -> None:
     first = pair.read(0, max_bytes=300)
     assert isinstance(first.message, ReadAnswer)
     second = pair.read(first.message.next_offset, max_bytes=300)
@@ -172,7 +172,7 @@ def test_a_damaged_object_is_told_once_however_often_it_is_read(
     told = [each for each in caplog.records if "are damaged" in each.getMessage()]
     assert len(told) == 1
     pair.scheduler.advance(10_000)
-    assert error_of(pair.read(0)) == ErrorCode.CORRUPT_MESSAGE, "fetched anew, and still damaged"
+    assert error_of(pair.read(0)) == ErrorCode.CORRUPT_MESSAGE, "fetched again, and still damaged"
     told = [each for each in caplog.records if "are damaged" in each.getMessage()]
     assert len(told) == 2
 
@@ -340,11 +340,11 @@ def test_a_damaged_chunk_gives_its_memory_back(pair: Pair) -> None:
     assert chunks.total_bytes == 0
 
 
-def test_an_answer_goes_on_for_a_reader_that_goes_on(pair: Pair) -> None:
-    first = pair.read(0, max_bytes=100, window_bytes=2_000).message
+def test_an_answer_continues_for_a_reader_that_continues(pair: Pair) -> None:
+    first = pair.read(0, max_bytes=100, read_ahead_bytes=2_000).message
     assert isinstance(first, ReadAnswer)
     assert first.batch_ends == b"", "one question is no sequence"
-    received = pair.read(first.next_offset, max_bytes=100, window_bytes=2_000)
+    received = pair.read(first.next_offset, max_bytes=100, read_ahead_bytes=2_000)
     second = received.message
     assert isinstance(second, ReadAnswer)
     data = bytes_of(received)
@@ -363,7 +363,7 @@ def test_windows_take_no_more_than_half_of_the_cache(tmp_path: Path) -> None:
     pair.assign()
     answers, offset = list[Received](), 0
     while offset < 60:
-        answers.append(pair.read(offset, max_bytes=100, window_bytes=600))
+        answers.append(pair.read(offset, max_bytes=100, read_ahead_bytes=600))
         answer = answers[-1].message
         assert isinstance(answer, ReadAnswer)
         assert answer.regions, offset
@@ -372,10 +372,10 @@ def test_windows_take_no_more_than_half_of_the_cache(tmp_path: Path) -> None:
     assert any(len(bytes_of(each)) > 100 for each in answers)
     pair.pump()
     held = [pair.read(0, max_bytes=100), pair.read(20, max_bytes=100)]
-    assert pair.reads.lending.room_for_window("another") < 100
+    assert pair.reads.leases.free_read_ahead_bytes("another") < 100
     following = held[1].message
     assert isinstance(following, ReadAnswer)
-    answer = pair.read(following.next_offset, max_bytes=100, window_bytes=600).message
+    answer = pair.read(following.next_offset, max_bytes=100, read_ahead_bytes=600).message
     assert isinstance(answer, ReadAnswer)
     assert answer.batch_ends == b""
 

@@ -64,7 +64,7 @@ def test_every_place_can_be_read(pair: Pair) -> None:
         pair.pump()
 
 
-def test_a_reader_that_goes_on_gets_everything(pair: Pair) -> None:
+def test_a_reader_that_continues_gets_everything(pair: Pair) -> None:
     offset = 0
     while offset < 200:
         fresh_patience(pair)

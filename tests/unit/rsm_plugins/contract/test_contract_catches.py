@@ -180,22 +180,22 @@ def test_a_plugin_that_looks_at_a_refusal_keeps_its_promise() -> None:
     [
         (
             lambda: flaky(broken.Memory, attempts=1),
-            "test_a_copy_goes_on_after_a_request_that_failed",
+            "test_a_copy_continues_after_a_request_that_failed",
             "a copy whose request 0 fails once (it is refused): raised RetriableRemoteStorageError",
         ),
         (
             lambda: flaky(broken.Memory, attempts=1),
-            "test_reads_go_on_after_a_request_that_failed",
+            "test_reads_continue_after_a_request_that_failed",
             "a read of the log whose request 0",
         ),
         (
             lambda: flaky(broken.Memory, attempts=1),
-            "test_a_deletion_goes_on_after_a_request_that_failed",
+            "test_a_deletion_continues_after_a_request_that_failed",
             "a deletion whose request 0",
         ),
         (
             lambda: flaky(broken.AppendsTheSecondCopy),
-            "test_a_copy_goes_on_after_an_answer_that_was_lost",
+            "test_a_copy_continues_after_an_answer_that_was_lost",
             "a copy whose request 0 fails once (it is done, and its answer is lost): got",
         ),
         (
@@ -210,12 +210,12 @@ def test_a_plugin_that_looks_at_a_refusal_keeps_its_promise() -> None:
         ),
         (
             lambda: FlakyStore(made(broken.Memory), FlakyRequests()),
-            "test_a_copy_goes_on_after_a_request_that_failed",
+            "test_a_copy_continues_after_a_request_that_failed",
             "no request of a copy went through the flaky store",
         ),
         (
             lambda: FlakyStore(made(broken.Memory), FlakyRequests()),
-            "test_a_store_that_goes_on_failing_is_given_up",
+            "test_a_store_that_continues_failing_is_given_up",
             "raised nothing",
         ),
     ],

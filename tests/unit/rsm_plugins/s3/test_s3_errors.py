@@ -97,7 +97,7 @@ def test_errors_without_an_answer_have_their_class(
         ("NotImplemented", 501, "rsm.config.checksum=none"),
     ],
 )
-def test_a_message_names_what_was_done_and_the_way_out(code: str, status: int, named: str) -> None:
+def test_a_message_names_what_was_done_and_the_remedy(code: str, status: int, named: str) -> None:
     message = str(storage_error(answered(code, status, "words"), DOING, sent_checksum=True))
     assert DOING in message
     assert code in message

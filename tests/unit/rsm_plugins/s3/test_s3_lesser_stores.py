@@ -190,7 +190,7 @@ def test_a_store_without_ranges_is_refused_but_for_first_bytes(
         store.get("k", 3, 6)
 
 
-def test_a_listing_goes_on_page_by_page(store: S3Store, lesser: AnsweringServer) -> None:
+def test_a_listing_continues_page_by_page(store: S3Store, lesser: AnsweringServer) -> None:
     def page(key: str, more: str) -> Answer:
         one = f"<Key>{key}</Key><Size>7</Size><LastModified>1970-01-01T00:00:02Z</LastModified>"
         return Answer(

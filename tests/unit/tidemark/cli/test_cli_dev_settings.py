@@ -31,7 +31,7 @@ def test_a_record_that_its_topic_allows_fits_into_a_segment(tmp_path: Path) -> N
     for entries in (
         dev_settings(tmp_path, 9092),
         dev_broker_settings(tmp_path, ports),
-        dev_controller_settings(tmp_path, ports, 1),  # judges settings of topics by its own
+        dev_controller_settings(tmp_path, ports, 1),  # validates settings of topics by its own
     ):
         assert BrokerConfig.load(entries)[0].log_segment_bytes == 1 << 30, "as Kafka's"
 

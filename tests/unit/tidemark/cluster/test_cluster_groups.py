@@ -1,4 +1,4 @@
-"""Questions about groups go on while a coordinator moves, and end where it refuses."""
+"""Questions about groups continue while a coordinator moves, and end where it refuses."""
 
 import asyncio
 from collections.abc import Callable

@@ -3,7 +3,7 @@
 import pytest
 
 from kafka_client.blocking import ClusterError
-from tidemark.cluster.asking import BrokerState, PartitionState, Reassigning, WantedReplicas
+from tidemark.cluster.asking import BrokerState, PartitionState, Reassigning, TargetReplicas
 from tidemark.cluster.replication import endangered, progress, raised_factor
 
 
@@ -40,7 +40,7 @@ def test_replicas_of_one_rack_are_spread_evenly() -> None:
 def test_only_what_is_missing_is_asked_for() -> None:
     there = [partition(0, (1, 2, 3)), partition(1, (2,)), partition(0, (1,), topic="other")]
     plan = raised_factor(there, brokers("", "", ""), 2, {"t"}, {})
-    assert plan.wanted == (WantedReplicas("t", 1, (2, 3)),)
+    assert plan.wanted == (TargetReplicas("t", 1, (2, 3)),)
     again = [partition(0, (1, 2, 3)), partition(1, (2, 3))]
     assert raised_factor(again, brokers("", "", "", fenced=(2, 3)), 2, {"t"}, {}).wanted == ()
 
@@ -49,7 +49,7 @@ def test_replicas_that_are_leaving_do_not_count_and_are_not_called_back() -> Non
     there = [partition(0, (2, 1))]
     going = {("t", 0): Reassigning((2,), (1,))}
     plan = raised_factor(there, brokers("", "", ""), 2, {"t"}, going)
-    assert plan.wanted == (WantedReplicas("t", 0, (2, 3)),)
+    assert plan.wanted == (TargetReplicas("t", 0, (2, 3)),)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_what_does_not_print_is_escaped() -> None:
     assert "\x1b" not in table(("GROUP",), [("\x1b[2J",)], 80) + fields([("GROUP", "\x1b")], 80)
 
 
-def test_fields_go_on_in_the_next_line_and_long_ones_after_a_comma() -> None:
+def test_fields_continue_in_the_next_line_and_long_ones_after_a_comma() -> None:
     pairs = [("Topic", "tides"), ("Count", 1), ("Configs", "retention.ms=1,segment.bytes=22")]
     assert fields(pairs, 30) == (
         "Topic: tides  Count: 1\n  Configs: retention.ms=1,\n    segment.bytes=22\n"

@@ -65,7 +65,7 @@ def test_a_lone_broker_may_listen_elsewhere_beside_its_controller(tmp_path: Path
     alone = ClusterPorts(19092, ())
     both = {"listeners": "PLAINTEXT://127.0.0.1:19092,CONTROLLER://127.0.0.1:0"}
     assert node_settings(tmp_path, alone, "", both)[1]["listeners"] == both["listeners"]
-    with pytest.raises(ConfigError, match=r"listeners=PLAINTEXT://:19092: must be left out"):
+    with pytest.raises(ConfigError, match=r"listeners=PLAINTEXT://:19092: must be omitted"):
         node_settings(tmp_path, alone, "", {"listeners": "PLAINTEXT://:19092"})
 
 

@@ -216,7 +216,7 @@ def test_an_offset_is_read_where_it_is_held_and_the_others_are_named() -> None:
     consumer, said = FakeConsumer({0: (0, 9), 1: (0, 3)}, [[Message(0, 8)]]), list[str]()
     assert run(consumer, Asked("orders", 8), said) == 1
     assert consumer.done[0] == {0: 8}
-    assert said == ["left out, for it is out of range: orders-1 holds 0 to 2"]
+    assert said == ["excluded, for it is out of range: orders-1 holds 0 to 2"]
 
 
 @pytest.mark.parametrize(

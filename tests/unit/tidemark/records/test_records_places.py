@@ -102,7 +102,7 @@ def test_each_partition_has_a_word_a_distance_and_a_time(
 ) -> None:
     found = starts("orders", place, HELD, {0: 6})
     assert found.offsets == offsets
-    assert found.left_out == {}
+    assert found.excluded == {}
 
 
 def test_a_time_before_deleted_records_begins_with_those_that_are_left() -> None:
@@ -112,7 +112,7 @@ def test_a_time_before_deleted_records_begins_with_those_that_are_left() -> None
 def test_an_offset_is_read_where_it_is_held_and_its_end_is() -> None:
     found = starts("orders", 3, HELD, {})
     assert found.offsets == {1: 3}
-    assert found.left_out == {0: Bounds(5, 20), 2: Bounds(7, 7)}
+    assert found.excluded == {0: Bounds(5, 20), 2: Bounds(7, 7)}
     assert starts("orders", 7, HELD, {}).offsets == {0: 7, 2: 7}
 
 

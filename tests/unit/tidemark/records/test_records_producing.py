@@ -101,7 +101,7 @@ def test_a_full_queue_is_waited_for_and_nothing_is_left_out() -> None:
     assert [one["value"] for one in producer.sent] == [b"%d" % n for n in range(10)]
 
 
-def test_refused_lines_are_named_by_number_and_the_others_go_on() -> None:
+def test_refused_lines_are_named_by_number_and_the_others_continue() -> None:
     producer = FakeProducer(refused=(b"big",))
     done = run(producer, [b"a\n", b"big\n", b"local\n", b"d\n"])
     assert (done.acknowledged, done.failed, done.is_good) == (2, 2, False)

@@ -35,7 +35,7 @@ def test_a_file_of_kafkas_tools_becomes_settings_of_librdkafka() -> None:
     assert found.api_timeout_ms is None
 
 
-def test_names_of_librdkafka_and_wrong_ones_go_on_as_they_are() -> None:
+def test_names_of_librdkafka_and_wrong_ones_continue_as_they_are() -> None:
     given = {"sasl.username": "ann", "ssl.ca.location": "/ca.pem", "fetch.mim.bytes": "1"}
     assert translated(given).settings == given
 
@@ -76,7 +76,7 @@ def test_a_key_store_may_be_pkcs12() -> None:
 @pytest.mark.parametrize(
     "name", sorted({*settings._KEPT, *RENAMED.values(), *settings._SAME_MEANING.values()})
 )
-def test_each_name_that_goes_on_is_one_of_librdkafka(name: str) -> None:
+def test_each_name_that_continues_is_one_of_librdkafka(name: str) -> None:
     said = ""
     try:
         Consumer({"group.id": "any", name: "@", "log_level": 0}).close()

@@ -4,7 +4,7 @@ import pytest
 
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import LogDescription
-from rlm.maintenance.settling import Settled, settle
+from rlm.maintenance.log_validation import Validated, validate_log
 from rlmm.api import PartitionHistory, SegmentHistory
 from tests.support.tier.partition_facts import Chain, segment
 from tests.support.tier.partition_facts import log as log_with
@@ -78,7 +78,7 @@ def test_of_a_log_begun_anew_over_remote_records_all_local_ones_are_given_up(end
     assert decided.adopted.chain == (EpochEntry(1, 0),)
 
 
-def test_local_records_that_the_remote_ones_go_on_from_are_not_given_up() -> None:
+def test_local_records_that_the_remote_ones_continue_from_are_not_given_up() -> None:
     known = history(finished(0, 19, (1, 0)), finished(20, 39, (1, 20), (2, 32)), given=40)
     decided = adopt_end(log(10, 35, ((1, 0), (3, 32))), known)
     assert decided.given_up == (32, 35), "the same ones up to there"
@@ -162,7 +162,7 @@ def test_of_a_copy_that_begins_below_the_remote_records_those_above_its_end_come
         chain=(*whole, (9, new_end)),
         adopted_epoch=decided.epoch,
     )
-    assert settle(made, known) == Settled(50)
+    assert validate_log(made, known) == Validated(50)
 
 
 def test_so_do_those_above_the_end_of_a_copy_that_ends_below_the_log_start() -> None:

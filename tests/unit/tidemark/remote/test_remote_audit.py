@@ -27,8 +27,8 @@ from tidemark.remote.audit import (
     Held,
     Kind,
     Observed,
-    judge,
     layout_bases,
+    validate,
 )
 
 ONE = metadata(0, 9)
@@ -40,7 +40,7 @@ def seen(*entries: SegmentEntry, **more: object) -> Observed:
 
 
 def found(observed: Observed) -> list[Finding]:
-    return list(judge(observed, now_ms=NOW_MS, copy_max_ms=COPY_MAX_MS))
+    return list(validate(observed, now_ms=NOW_MS, copy_max_ms=COPY_MAX_MS))
 
 
 def kinds(observed: Observed) -> list[Kind]:
@@ -129,7 +129,7 @@ def test_the_same_offsets_of_another_lineage_are_no_duplicate() -> None:
 
 
 def test_what_another_lineage_copies_below_its_first_epoch_is_no_duplicate() -> None:
-    """The first copy goes on in the lineage that was given up, and ends for nobody else."""
+    """The first copy continues in the lineage that was given up, and ends for nobody else."""
     below, above = metadata(0, 4, number=77), metadata(5, 20, number=78, epoch=1)
     held_all = held(ONE) | held(below) | held(above)
     assert kinds(seen(entry(ONE, 5), entry(below, 9), entry(above, 11), held=held_all)) == []
@@ -240,7 +240,7 @@ def test_damage_is_found_in_every_interleaving_where_the_segment_stands_still() 
         assert kinds(replace(observed, held=leaked)) == [Kind.ORPHAN]
 
 
-def test_a_partition_of_a_deleted_topic_is_judged_like_any_other() -> None:
+def test_a_partition_of_a_deleted_topic_is_validated_like_any_other() -> None:
     gone = TopicIdPartition(bytes(16), 3, "gone")
     assert kinds(seen(partition=gone, held=held(ONE))) == [Kind.ORPHAN]
     assert kinds(seen(entry(replace(ONE, state=DELETING)), partition=gone, held=held(ONE))) == []

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.broker_config import BrokerConfig
-from rlm.maintenance.claim import judge
+from rlm.maintenance.claim import validate
 from rlm.maintenance.incarnation import FILE_NAME, Counter, dump, parse
 from rsm_plugins.layout.claim_object import claim_key
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
@@ -30,24 +30,24 @@ def compared(found: int | None, local: Counter, *, damaged: str = "") -> Compari
 def test_after_the_command_the_claim_that_it_found_is_ones_own(local: Counter, found: int) -> None:
     wanted = compared(found, local).wanted
     assert wanted.number == max(found, 40)
-    assert judge(found, wanted) == ""
-    assert judge(51, wanted)
+    assert validate(found, wanted) == ""
+    assert validate(51, wanted)
 
 
-def test_after_the_command_a_later_claim_of_the_other_machine_is_red() -> None:
+def test_after_the_command_a_later_claim_of_the_other_machine_is_unhealthy() -> None:
     wanted = compared(25, Counter(30, 20)).wanted
-    assert judge(26, wanted), "its clock is behind"
+    assert validate(26, wanted), "its clock is behind"
     of_a_damaged_claim = compared(None, Counter(30, 20), damaged="cut").wanted
-    assert judge(None, of_a_damaged_claim) == ""
-    assert judge(26, of_a_damaged_claim)
+    assert validate(None, of_a_damaged_claim) == ""
+    assert validate(26, of_a_damaged_claim)
 
 
 def test_after_the_command_a_store_that_holds_no_claim_is_a_new_one() -> None:
     local = Counter(30, 20, (10,))
     asked = compared(None, local)
     assert asked.is_missing
-    assert judge(None, asked.wanted) == ""
-    assert judge(asked.wanted.claimed, local), "the claim of a new store is none of before"
+    assert validate(None, asked.wanted) == ""
+    assert validate(asked.wanted.claimed, local), "the claim of a new store is none of before"
     assert not compared(None, local, damaged="cut").is_missing
     assert not compared(None, Counter(30, 20, (0,))).is_missing, "none was written"
     assert not compared(25, local).is_missing
@@ -55,10 +55,10 @@ def test_after_the_command_a_store_that_holds_no_claim_is_a_new_one() -> None:
 
 def test_with_claim_and_counter_lost_the_number_is_above_what_an_older_copy_has_claimed() -> None:
     wanted = compared(None, Counter(0, None), damaged="cut").wanted
-    assert judge(wanted.claimed, Counter(95, 95)), "a renewal's, which no record has"
+    assert validate(wanted.claimed, Counter(95, 95)), "a renewal's, which no record has"
 
 
-def test_a_damaged_claim_is_replaced_so_that_an_older_copy_put_back_then_is_red(
+def test_a_damaged_claim_is_replaced_so_that_an_older_copy_put_back_then_is_unhealthy(
     tmp_path: Path,
 ) -> None:
     directory = tmp_path / "data"
@@ -78,6 +78,6 @@ def test_a_damaged_claim_is_replaced_so_that_an_older_copy_put_back_then_is_red(
     assert parse(kept.read_bytes()) == local
     found, noted = storage.read_claim("c", 1), parse((directory / FILE_NAME).read_bytes())
     assert noted is not None
-    assert judge(found, noted) == ""
-    assert judge(found, older)
-    assert judge(found, local), "two machines whose claim was damaged are still told apart"
+    assert validate(found, noted) == ""
+    assert validate(found, older)
+    assert validate(found, local), "two machines whose claim was damaged are still told apart"

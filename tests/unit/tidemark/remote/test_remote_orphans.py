@@ -22,7 +22,7 @@ from tests.support.samples.remote import COPY_MAX_MS, FINISHED, NOW_MS, PARTITIO
 from tests.support.sim.clock import ManualClock
 from tidemark.remote import orphans
 from tidemark.remote.audit import Finding, Kind
-from tidemark.remote.audit_run import Audit, Totals, Wanted, lister_of
+from tidemark.remote.audit_run import Audit, AuditScope, Totals, lister_of
 from tidemark.remote.orphans import (
     CLOCK_GRAIN_MS,
     delete_orphans,
@@ -160,7 +160,7 @@ def batch(first: int) -> bytes:
 def run(storage: RemoteStorageManager, *entries: SegmentEntry) -> tuple[list[Finding], Totals]:
     with StoreView() as store, progress() as bars:
         audit = Audit(
-            Known(*entries), storage, store, Wanted(frozenset(), True, COPY_MAX_MS),  # type: ignore[arg-type]
+            Known(*entries), storage, store, AuditScope(frozenset(), True, COPY_MAX_MS),  # type: ignore[arg-type]
             ManualClock(NOW_MS),
         )  # fmt: skip
         audit.observe(InlinePool(), bars)
@@ -228,7 +228,7 @@ def test_the_claims_are_asked_before_each_batch_and_each_orphan_is_told_first(
             known,
             storage,
             store,
-            Wanted(frozenset(), False, 1),
+            AuditScope(frozenset(), False, 1),
             ManualClock(NOW_MS),  # type: ignore[arg-type]
         )
         audit.observe(InlinePool(), bars)

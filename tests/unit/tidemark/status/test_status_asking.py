@@ -149,7 +149,7 @@ async def test_a_page_of_partitions_that_is_missing_is_told() -> None:
     assert facts.partition_silence.startswith("after 2 of them: 127.0.0.1:")
 
 
-async def test_another_broker_goes_on_where_one_falls_silent() -> None:
+async def test_another_broker_continues_where_one_falls_silent() -> None:
     """The first one hangs up after a page; what it has said is not counted twice."""
     cluster, asked = Cluster(), []
     cursor = response(PARTITIONS).cls.NextCursor(topic_name="b", partition_index=0)

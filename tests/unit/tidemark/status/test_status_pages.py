@@ -51,7 +51,7 @@ def report(node_id: int) -> bytes:
         "status": "red",
         "stage": "running",
         "reasons": ["tier: no"],
-        "remedies": {"tier: no": "mend it"},
+        "remedies": {"tier: no": "repair it"},
     }
     return json.dumps(said).encode()
 
@@ -59,7 +59,7 @@ def report(node_id: int) -> bytes:
 def test_a_page_says_the_health_of_its_node() -> None:
     with page(http(report(7))) as port:
         found = read_page(("127.0.0.1", port), 7, limit(10))
-    assert found == Page("red", "running", ("tier: no",), {"tier: no": "mend it"})
+    assert found == Page("red", "running", ("tier: no",), {"tier: no": "repair it"})
 
 
 def test_a_page_of_an_older_version_says_no_remedies() -> None:

@@ -1,4 +1,4 @@
-"""What was found of a cluster, judged."""
+"""What was found of a cluster, validated."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 
 from tidemark.quorum.description import Endpoint, QuorumDescription, ReplicaState
 from tidemark.status.facts import ClusterFacts, CopyLag, NodeFacts, Page
-from tidemark.status.report import endangered_quorum, judge
+from tidemark.status.report import endangered_quorum, validate
 
 NOW_MS = 1_000_000
 ON = {"remote.log.storage.system.enable": "true"}
@@ -54,14 +54,14 @@ def well() -> ClusterFacts:
 def test_partitions_that_nobody_could_look_at_are_yellow() -> None:
     """One of those may be without a leader."""
     silence = "after 0 of them: h11:9092: timed out"
-    report = judge(replace(well(), partition_count=None, partition_silence=silence))
+    report = validate(replace(well(), partition_count=None, partition_silence=silence))
     assert report.status == "yellow"
     assert report.reasons == (f"not all partitions could be looked at: {silence}",)
     assert "partitions: " not in report.text()
 
 
 def test_a_cluster_without_a_complaint_is_green() -> None:
-    report = judge(well())
+    report = validate(well())
     assert (report.status, report.reasons) == ("green", ())
     assert [(one.id, one.role, one.lag) for one in report.controllers] == [
         (1, "leader", 0),
@@ -72,12 +72,12 @@ def test_a_cluster_without_a_complaint_is_green() -> None:
     assert (row.state, row.role, row.tier, row.health) == ("unfenced", "observer", "on", "green")
 
 
-def test_the_lost_directory_of_a_replaced_broker_is_not_judged() -> None:
+def test_the_lost_directory_of_a_replaced_broker_is_not_validated() -> None:
     facts = well()
     lost, new = replica(11, end=20, fetched_ms_ago=90_000), replica(11)
     for observers in ((lost, new), (new, lost)):
         facts.quorum = quorum(replica(2), replica(3), observers=observers)
-        report = judge(facts)
+        report = validate(facts)
         assert (report.status, report.reasons) == ("green", ())
         assert report.brokers[0].lag == 0
 
@@ -85,7 +85,7 @@ def test_the_lost_directory_of_a_replaced_broker_is_not_judged() -> None:
 def test_a_controller_that_is_down_is_yellow_while_others_lead() -> None:
     facts = well()
     facts.controllers[3] = controller(3, silence="h3:9093: Connection refused", page=None)
-    report = judge(facts)
+    report = validate(facts)
     assert report.status == "yellow"
     assert report.reasons == ("controller 3 does not answer: h3:9093: Connection refused",)
     assert report.controllers[2].state == "silent"
@@ -95,7 +95,7 @@ def test_a_follower_that_answers_and_does_not_fetch_is_yellow() -> None:
     facts = well()
     facts.quorum = quorum(replica(2), replica(3, end=20, fetched_ms_ago=9_000))
     facts.brokers = None
-    report = judge(facts)
+    report = validate(facts)
     assert report.status == "yellow"
     assert report.reasons == (
         "controller 3 does not follow the leader: its last fetch was 9000 ms ago",
@@ -112,21 +112,21 @@ def test_a_follower_is_compared_with_the_leaders_clock() -> None:
     )
     facts.controllers.pop(3)
     facts.brokers = None
-    assert judge(facts).status == "green"
+    assert validate(facts).status == "green"
 
 
 def test_a_voter_that_has_never_fetched_is_yellow() -> None:
     facts = well()
     facts.quorum = quorum(replica(2), ReplicaState(3, bytes(16), -1), observers=(replica(11),))
-    assert judge(facts).reasons == (
+    assert validate(facts).reasons == (
         "controller 3 does not follow the leader: it has never fetched",
     )
 
 
-def test_no_leader_is_red() -> None:
+def test_no_leader_is_unhealthy() -> None:
     facts = well()
     facts.quorum, facts.quorum_silence = None, "nobody described the quorum"
-    report = judge(facts)
+    report = validate(facts)
     assert report.status == "red"
     assert report.reasons == ("controllers: nobody described the quorum",)
     assert report.as_json()["quorum"] is None
@@ -144,10 +144,10 @@ def test_no_leader_is_red() -> None:
         (broker(11, page=Page("red", "running", ("tier: no",))), "node 11: tier: no"),
     ],
 )
-def test_a_broker_that_serves_nobody_is_red(found: NodeFacts, said: str) -> None:
+def test_a_broker_that_serves_nobody_is_unhealthy(found: NodeFacts, said: str) -> None:
     facts = well()
     facts.brokers = {11: found}
-    report = judge(facts)
+    report = validate(facts)
     assert report.status == "red"
     assert report.reasons[0].startswith(said)
 
@@ -155,15 +155,15 @@ def test_a_broker_that_serves_nobody_is_red(found: NodeFacts, said: str) -> None
 def test_an_unfenced_broker_that_does_not_fetch_is_yellow() -> None:
     facts = well()
     facts.quorum = quorum(replica(2), replica(3))
-    assert judge(facts).reasons == (
+    assert validate(facts).reasons == (
         "broker 11 does not fetch the metadata log: the leader knows of no fetch",
     )
 
 
-def test_partitions_without_a_leader_are_red_and_named_up_to_a_bound() -> None:
+def test_partitions_without_a_leader_are_unhealthy_and_named_up_to_a_bound() -> None:
     facts = well()
     facts.offline = [f"t-{one}" for one in range(30)]
-    report = judge(facts)
+    report = validate(facts)
     assert report.status == "red"
     assert report.reasons[0].startswith("partitions without a leader: t-0, t-1,")
     assert report.reasons[0].endswith("and 10 more")
@@ -172,18 +172,18 @@ def test_partitions_without_a_leader_are_red_and_named_up_to_a_bound() -> None:
 def test_a_yellow_page_is_yellow_and_an_unread_one_changes_nothing() -> None:
     facts = well()
     facts.controllers[2].page = Page("", reasons=("http://127.0.0.1:9464/health does not answer",))
-    assert judge(facts).status == "green"
-    assert "node 2: its health is unknown: http://127.0.0.1:9464" in judge(facts).text()
+    assert validate(facts).status == "green"
+    assert "node 2: its health is unknown: http://127.0.0.1:9464" in validate(facts).text()
     facts.controllers[2].page = Page("yellow", "running", ("log: slow",))
-    report = judge(facts)
+    report = validate(facts)
     assert (report.status, report.reasons) == ("yellow", ("node 2: log: slow",))
 
 
-def test_a_combined_node_whose_controller_is_silent_is_judged_by_its_page() -> None:
+def test_a_combined_node_whose_controller_is_silent_is_validated_by_its_page() -> None:
     facts = well()
     facts.brokers = {3: broker(3, page=Page("red", "running", ("tier: no",)))}
     facts.controllers[3] = controller(3, silence="gone", page=None)
-    report = judge(facts)
+    report = validate(facts)
     assert report.status == "red"
     assert "node 3: tier: no" in report.reasons
 
@@ -191,20 +191,20 @@ def test_a_combined_node_whose_controller_is_silent_is_judged_by_its_page() -> N
 def test_a_node_that_is_not_running_says_how_far_it_is() -> None:
     facts = well()
     facts.controllers[2].page = Page("green", "recovering 3 of 7 logs")
-    assert "node 2: recovering 3 of 7 logs\n" in judge(facts).text()
+    assert "node 2: recovering 3 of 7 logs\n" in validate(facts).text()
 
 
-def test_red_reasons_come_first() -> None:
+def test_unhealthy_reasons_come_first() -> None:
     facts = well()
     facts.controllers[3] = controller(3, silence="gone")
     facts.offline = ["t-0"]
-    assert judge(facts).reasons[0].startswith("partitions")
+    assert validate(facts).reasons[0].startswith("partitions")
 
 
 def test_brokers_that_were_not_asked_are_no_table() -> None:
     facts = well()
     facts.brokers, facts.partition_count = None, None
-    report = judge(facts)
+    report = validate(facts)
     assert report.as_json()["brokers"] is None
     assert "brokers" not in report.text()
 
@@ -227,7 +227,7 @@ def test_a_reason_has_its_remedy_beneath_it() -> None:
     facts.controllers[3] = controller(3, silence="h3:9093: Connection refused", page=None)
     facts.offline = ["t-0"]
     facts.brokers = {11: broker(11, page=Page("yellow", "running", ("tier: x; do y",)))}
-    report = judge(facts)
+    report = validate(facts)
     lines = report.text(80).splitlines()
     for reason, word in (
         ("partitions without a leader: t-0", "topics describe"),
@@ -242,13 +242,13 @@ def test_a_reason_has_its_remedy_beneath_it() -> None:
 
 def test_a_reason_of_a_page_has_the_remedy_of_the_page() -> None:
     facts = well()
-    said = Page("red", "running", ("logs: no",), {"logs: no": "mend\x1b it"})
+    said = Page("red", "running", ("logs: no",), {"logs: no": "repair\x1b it"})
     facts.brokers = {11: broker(11, page=said)}
-    report = judge(facts)
-    assert report.remedies == {"node 11: logs: no": "mend\x1b it"}
+    report = validate(facts)
+    assert report.remedies == {"node 11: logs: no": "repair\x1b it"}
     lines = report.text().splitlines()
     shown = lines[lines.index("node 11: logs: no") + 1]
-    assert shown.startswith("  mend")
+    assert shown.startswith("  repair")
     assert "\x1b" not in shown
 
 
@@ -258,9 +258,9 @@ def test_no_remedy_is_wider_than_a_terminal() -> None:
     facts.broker_silence, facts.offline = "h1:9092: timed out", ["t-0"]
     facts.controllers[3] = controller(3, silence="gone")
     facts.brokers = {11: broker(11, is_fenced=True)}
-    remedies = {*judge(facts).remedies.values()}
+    remedies = {*validate(facts).remedies.values()}
     facts.quorum = quorum(replica(2, fetched_ms_ago=9_000))
-    remedies |= {*judge(facts).remedies.values()}
+    remedies |= {*validate(facts).remedies.values()}
     assert len(remedies) == 6
     assert max(map(len, remedies)) <= 78
 
@@ -272,7 +272,7 @@ def test_topics_that_lack_most_in_the_remote_tier_come_first_up_to_a_bound() -> 
     second.copy_lag = {"b": CopyLag(2, 20), "d": CopyLag(1, 40)}
     facts.brokers = {11: first, 12: second}
     facts.topics = {"a": 1, "b": 2, "c": 1, "d": 1}
-    report = judge(facts)
+    report = validate(facts)
     assert [(one.topic, one.lag) for one in report.topics] == [
         ("d", (1, 40)),
         ("b", (3, 30)),
@@ -285,7 +285,7 @@ def test_topics_that_lack_most_in_the_remote_tier_come_first_up_to_a_bound() -> 
     ]
     first.copy_lag = {f"t{number:02}": CopyLag(0, 0) for number in range(12)}
     facts.topics = dict.fromkeys(first.copy_lag, 1)
-    shown = judge(facts).text()
+    shown = validate(facts).text()
     assert "and 2 more tiered topics" in shown
     assert ("t09" in shown, "t10" in shown) == (True, False)
 
@@ -303,7 +303,7 @@ def test_each_node_shows_its_own_version() -> None:
     facts = well()
     assert facts.brokers is not None
     facts.brokers[11].version = "1.2.3"
-    report = judge(facts)
+    report = validate(facts)
     assert (report.brokers[0].version, report.controllers[0].version) == ("1.2.3", "-")
     (line,) = [one for one in report.text().splitlines() if "h11:9092" in one]
     assert line.split()[-1] == "1.2.3"

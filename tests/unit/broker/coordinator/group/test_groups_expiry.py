@@ -13,7 +13,7 @@ KEEP_MS = 7 * DAY_MS
 
 
 def later(world: World, ms: int) -> None:
-    """Move the wall clock only: sessions go on."""
+    """Move the wall clock only: sessions continue."""
     world.wall_ms += ms
 
 
@@ -202,7 +202,7 @@ def test_pass_over_many_offsets_comes_in_slices_and_lets_commits_in_between() ->
         assert len(decision.records) <= retention.SLICE + 1
         world.carry_out(decision)
         slices += 1
-        if slices == 1:  # the last partition is committed anew, so that its group stays
+        if slices == 1:  # the last partition is committed again, so that its group stays
             world.commit_offsets("g", {("t", last): 1})
     assert slices == 3
     assert world.fetch("g") == {("t", last): (0, 1)}

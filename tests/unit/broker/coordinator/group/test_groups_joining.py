@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.coordinator.group.turn import GroupLimits
+from broker.coordinator.group.decision_builder import GroupLimits
 from kafka_protocol.errors import ErrorCode
 from tests.support.coordinator.world import World
 

@@ -5,9 +5,9 @@ import struct
 import pytest
 
 from broker.coordinator.group.decision import DamagedRecord, GroupRecord, Now
+from broker.coordinator.group.decision_builder import GroupLimits
 from broker.coordinator.group.records import CommittedOffset, group_key, offset_key, offset_value
 from broker.coordinator.group.state import GroupState
-from broker.coordinator.group.turn import GroupLimits
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.codec import message
 from tests.support.coordinator.world import World

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group.turn import GroupLimits
+from broker.coordinator.group.decision_builder import GroupLimits
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request

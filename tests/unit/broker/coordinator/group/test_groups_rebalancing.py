@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.group.decision_builder import GroupLimits
 from broker.coordinator.group.records import read_group_value
-from broker.coordinator.group.turn import GroupLimits
 from kafka_protocol.errors import ErrorCode
 from tests.support.coordinator.world import World
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.coordinator.group.decision import Now
+from broker.coordinator.group.decision_builder import GroupLimits
 from broker.coordinator.group.lifecycle import GroupStatus
 from broker.coordinator.group.records import (
     CommittedOffset,
@@ -23,7 +24,6 @@ from broker.coordinator.group.records import (
 )
 from broker.coordinator.group.replaying import Replay
 from broker.coordinator.group.state import GroupState
-from broker.coordinator.group.turn import GroupLimits
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.control import ControlType, decode_control

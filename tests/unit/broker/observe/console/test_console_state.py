@@ -147,14 +147,14 @@ def test_reasons_are_shown_by_part_with_what_to_do() -> None:
         "status": "red",
         "stage": "running",
         "parts": {"logs": "red", "tier": "yellow"},
-        "reasons": ["logs: log directory d is offline: no", "tier: x: y. Way out: wait"],
-        "remedies": {"logs: log directory d is offline: no": "mend it"},
+        "reasons": ["logs: log directory d is offline: no", "tier: x: y. Remedy: wait"],
+        "remedies": {"logs: log directory d is offline: no": "repair it"},
         "notes": ["tier: soon"],
     }
     logs, tier = health(report)["reasons"]
     assert (logs["part"], logs["status"]) == ("logs", "red")
-    assert (logs["text"], logs["remedy"]) == ("log directory d is offline: no", "mend it")
-    assert (tier["status"], tier["text"], tier["remedy"]) == ("yellow", "x: y. Way out: wait", "")
+    assert (logs["text"], logs["remedy"]) == ("log directory d is offline: no", "repair it")
+    assert (tier["status"], tier["text"], tier["remedy"]) == ("yellow", "x: y. Remedy: wait", "")
 
 
 def test_only_the_first_reasons_are_shown() -> None:

@@ -1,4 +1,4 @@
-"""A node that is cut off from the others: whose connections end, and whose go on."""
+"""A node that is cut off from the others: whose connections end, and whose continue."""
 
 from pathlib import Path
 

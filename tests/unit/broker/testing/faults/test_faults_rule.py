@@ -72,7 +72,7 @@ def test_every_field_is_read_and_said_again() -> None:
         ({"delay_ms": 1, "delay": 1}, "delay: no such field; there are: api, client_id"),
     ],
 )
-def test_what_cannot_be_is_refused_with_field_and_way_out(said: dict[str, Any], named: str) -> None:
+def test_what_cannot_be_is_refused_with_field_and_remedy(said: dict[str, Any], named: str) -> None:
     with pytest.raises(FaultError, match=named.replace("(", "\\(")):
         parse(said, SERVED)
 

@@ -224,7 +224,7 @@ async def test_a_fetch_session_ends_while_it_would_hide_the_topic() -> None:
         assert world.handler.served[1].session_epoch == 3, "sessions are back"
 
 
-async def test_a_session_goes_on_where_no_fault_needs_to_know_topics() -> None:
+async def test_a_session_continues_where_no_fault_needs_to_know_topics() -> None:
     async with faulty(Fetch()) as world:
         client = await world.harness.connect()
         await world.run("add", api="Fetch", cut="after_serving", count=1)

@@ -1,0 +1,169 @@
+"""Those who wait for something scarce, with no timer of their own: readers in turn.
+
+Belongs to the owner's thread. When some of it is there, they are called in their order until one
+comes back to wait: what is there did not do for it, so the others behind it are not asked. So an
+event costs no more than what it lets continue, however many wait. The waiters of one reader are
+called first come, first served.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
+
+from runtime.scheduler import Scheduler
+
+READERS_MAX = 4_096
+"""So many readers' ends are remembered; one that is forgotten counts as new."""
+
+STALE_MAX = 64
+"""Entries of readers that have left the queue; more are cleared away with the next that leaves."""
+
+Item = TypeVar("Item")
+
+Waiter = Callable[[], None]
+
+CALLS_MAX = 32
+"""So many are called at a time; then somebody else gets the thread."""
+
+
+class FairQueue(Generic[Item]):
+    """Items of several readers; those of one reader keep their order.
+
+    Start-time fair queueing: a reader's next item starts where its last one ended, counted in
+    costs, but not before what is being served now; the earliest start goes first. So a reader
+    with a thousand items waits for its own, one that comes new is served within a round, and
+    silence saves nothing up. Not safe between threads: its user holds a lock where that is
+    needed.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, OrderedDict[Item, int]] = {}  # with their costs
+        self._heap: list[tuple[int, int, str]] = []  # start, order of coming, reader
+        self._listed: set[str] = set()  # who has an entry there
+        self._ends: OrderedDict[str, int] = OrderedDict()
+        self._now = self._count = self._size = 0
+
+    def __len__(self) -> int:
+        """Items that wait."""
+        return self._size
+
+    def add(self, reader: str, item: Item, cost: int = 1) -> None:
+        """Let an item wait."""
+        self._waiting.setdefault(reader, OrderedDict())[item] = cost
+        self._size += 1
+        if reader not in self._listed:
+            self._list(reader, max(self._now, self._ends.get(reader, 0)))
+
+    def remove(self, reader: str, item: Item) -> None:
+        """An item does not wait any more, if it did; its reader keeps its place for the next."""
+        items = self._waiting.get(reader)
+        if items is None or items.pop(item, None) is None:
+            return
+        self._size -= 1
+        if not items:
+            del self._waiting[reader]
+            if len(self._heap) > 2 * len(self._waiting) + STALE_MAX:
+                self._heap = [entry for entry in self._heap if entry[2] in self._waiting]
+                heapify(self._heap)
+                self._listed = set(self._waiting)
+
+    def put_back(self, reader: str, item: Item, cost: int = 1) -> None:
+        """What was just taken could not be served: it is its reader's next again."""
+        self.charge(reader, -cost)
+        self.add(reader, item, cost)
+        self._waiting[reader].move_to_end(item, last=False)
+
+    def take(self) -> Item | None:
+        """The item whose turn it is; None if none waits."""
+        while self._heap:
+            start, _, reader = heappop(self._heap)
+            self._listed.discard(reader)
+            items = self._waiting.get(reader)
+            if items is None:
+                continue
+            end = self._ends.get(reader, 0)
+            if end > start:  # it was charged more since
+                self._list(reader, end)
+                continue
+            item = next(iter(items))
+            cost = items.pop(item)
+            self._size -= 1
+            self._now = start
+            self._ends[reader] = start + cost
+            self._ends.move_to_end(reader)
+            if len(self._ends) > READERS_MAX:
+                self._ends.popitem(last=False)
+            if items:
+                self._list(reader, start + cost)
+            else:
+                del self._waiting[reader]
+            return item
+        return None
+
+    def charge(self, reader: str, cost: int) -> None:
+        """An item that was taken cost so much more than was said, or less."""
+        if reader in self._ends:
+            self._ends[reader] += cost
+
+    def _list(self, reader: str, start: int) -> None:
+        self._count += 1
+        heappush(self._heap, (start, self._count, reader))
+        self._listed.add(reader)
+
+
+class WaitQueue:
+    """One queue. A waiter stands in it once, and is called once unless it joins again."""
+
+    __slots__ = ("_called", "_is_calling", "_is_due", "_queue", "_readers", "_scheduler")
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._queue = FairQueue[Waiter]()
+        self._readers: dict[Waiter, str] = {}
+        self._called: Waiter | None = None
+        self._is_calling = self._is_due = False
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._queue)
+
+    def join(self, waiter: Waiter, reader: str = "") -> None:
+        """Wait: at the end, or again at the front for one that is being called."""
+        if waiter in self._readers:
+            return
+        self._readers[waiter] = reader
+        if waiter == self._called:
+            self._queue.put_back(reader, waiter)
+        else:
+            self._queue.add(reader, waiter)
+
+    def leave(self, waiter: Waiter) -> None:
+        """Wait no longer; fine for one that does not."""
+        reader = self._readers.pop(waiter, None)
+        if reader is not None:
+            self._queue.remove(reader, waiter)
+
+    def call(self) -> None:
+        """There is some of it: call them, until one comes back to wait."""
+        if self._is_calling or self._is_due:
+            return
+        self._is_calling = True
+        try:
+            for _ in range(CALLS_MAX):
+                waiter = self._called = self._queue.take()
+                if waiter is None:
+                    break
+                del self._readers[waiter]
+                waiter()
+                if waiter in self._readers:
+                    break
+            else:
+                self._is_due = True
+                self._scheduler.call_later(0, self._continue)
+        finally:
+            self._called, self._is_calling = None, False
+
+    def _continue(self) -> None:
+        self._is_due = False
+        self.call()
