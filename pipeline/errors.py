@@ -68,7 +68,7 @@ def without_stack(function: F) -> F:
     return call  # type: ignore[return-value]
 
 
-def told_items(items: Generator[T, None, None]) -> Generator[T, None, None]:
+def items_without_stack(items: Generator[T, None, None]) -> Generator[T, None, None]:
     """The same items; errors as of `without_stack`. Closing it closes `items`."""
     try:
         yield from items

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from kafka_protocol.types import TopicPartition
 from pipeline.columns import DEFAULT_COLUMNS, schema_of
-from pipeline.errors import OptionError, told, told_items
+from pipeline.errors import OptionError, items_without_stack, without_stack
 from pipeline.opening import open_log
 from pipeline.read.lost import LostOffsets
 from pipeline.read.split import BATCH_BYTES, read_split
@@ -70,7 +70,7 @@ class Scan:
                 yield from batches
 
 
-@told
+@without_stack
 def scan(
     topic: str,
     *,
@@ -107,7 +107,7 @@ def scan(
         columns,
         options,
     )
-    return pa.RecordBatchReader.from_batches(planned.schema, told_items(planned.batches()))
+    return pa.RecordBatchReader.from_batches(planned.schema, items_without_stack(planned.batches()))
 
 
 def plan_scan(

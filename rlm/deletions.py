@@ -6,13 +6,13 @@ for a while is a store that is away, which is told otherwise; one that fails for
 
 import threading
 from dataclasses import dataclass
-from traceback import extract_tb
 from typing import Final
 
 from kafka_protocol.wire.primitives import uuid_to_text
 from rlm.health_reasons import TierReason
 from rlmm.health_text import HealthText
 from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
+from rsm_plugins.raised import described
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.clock import Clock
 
@@ -125,8 +125,6 @@ class Deletions:
 
 
 def _of_the_interface(error: Exception) -> RemoteStorageError:
-    raised = extract_tb(error.__traceback__)[-1]
     return RemoteStorageError(
-        f"the storage plugin raised {error!r} ({raised.filename}:{raised.lineno}); it should raise"
-        " RemoteStorageError"
+        f"the storage plugin raised {described(error)}; it should raise RemoteStorageError"
     )

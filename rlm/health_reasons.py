@@ -100,6 +100,12 @@ class TierReason(HealthReason):
         "ten minutes, and nothing is said above a week",
         "repair what else is unhealthy before that; else enlarge the disk, or end what writes",
     )
+    READS = (
+        "reads of the store fail, {count} since the last that worked: {error}",
+        "consumers of offsets that are only remote wait and get code 56; said for a minute after "
+        "the last read that failed",
+        f"repair the store, or its settings and permissions; {_TRIED_AGAIN} by each consumer",
+    )
     EXPIRE_WAITS = (
         "deleting waits for the store, {count} partitions: {error}",
         "the store fails to delete; one partition after the other tries it, with pauses of up to "
@@ -125,6 +131,14 @@ class TierReason(HealthReason):
         "copied or deleted",
         "these directories are an older copy of this broker's, or a clone writes as this broker",
         "find the newest directories, or end the other machine; else `tidemark remote claim`",
+    )
+    CLAIM_MISSING = (
+        "claim: the store holds no claim of this broker, and this broker has written one: number "
+        "{claimed}; is the store mounted, is the bucket right?",
+        "the store is not mounted, is another, or was emptied; nothing is copied or deleted, local "
+        "segments are kept, remote reads fail",
+        f"mount the store, or correct its settings; {_TRIED_AGAIN}. Make no empty one; where it "
+        "was really replaced: `tidemark remote claim`",
     )
     CLAIM_AWAY = (
         "claim: {error}",

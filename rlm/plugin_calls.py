@@ -92,7 +92,11 @@ def _nobody() -> None:
 
 
 class PluginCalls:
-    """All running calls of this process."""
+    """All running calls of this process.
+
+    Attributes:
+        store_is_missing: the store holds no claim, and held one: what was copied may not be there.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -100,6 +104,7 @@ class PluginCalls:
         self._calls: dict[int, _Call] = {}
         self._next = 0
         self._may_write = True
+        self.store_is_missing = False
 
     @property
     def may_write(self) -> bool:

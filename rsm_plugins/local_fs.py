@@ -4,9 +4,12 @@ The shortest whole backend. An object is a file: written into `<key>.copying/`, 
 its place, the directory fsynced. So it survives a power cut when `put` returns, and is never seen
 half written.
 
-The root is made when the plugin is configured and never again: where it is missing later, the disk
-or network file system that it lies on is gone. Then nothing is "not found" and nothing is "deleted
-already", and nothing is written to what lies below the mount point.
+The root is made by the first `put` and never again: where it is missing later, the disk or network
+file system that it lies on is gone. It is gone, too, where the claim that was read or written last
+is no longer below the root. Then nothing is "not found" and nothing is "deleted already", and no
+copy succeeds that went to the bare mount point. A tier reads its claim before its first write, and
+writes nothing where it knows that there was one (docs/decisions/the-claim.md); so it does not make
+the root of a store that is not mounted.
 
 Must not know: what a segment is.
 """
@@ -29,6 +32,7 @@ from rsm_plugins.api import (
     RetriableRemoteStorageError,
     StoredObject,
 )
+from rsm_plugins.layout.claim_object import is_claim
 from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.layout.objects import ObjectFacts, check_key, folder_of_prefix
 from rsm_plugins.layout.store import ObjectStore
@@ -53,8 +57,8 @@ class LocalFsRemoteStorageManager(LayoutStorageManager):
     SETTINGS: ClassVar[Sequence[Setting]] = (
         text(
             "dir",
-            "The root of the store, made if it is missing (Kafka's LocalTieredStorage has the same"
-            " key).",
+            "The root of the store, made by the first write if it is missing (Kafka's"
+            " LocalTieredStorage has the same key).",
             allowed="the path of a directory",
             required=True,
         ),
@@ -77,15 +81,12 @@ class LocalFsRemoteStorageManager(LayoutStorageManager):
         """See LayoutStorageManager."""
         value = values["dir"]
         root = Path(value).absolute()
-        try:
-            _make_dirs(root)
-        except (FileExistsError, NotADirectoryError) as e:
-            raise ValueError(f"rsm.config.dir={value}: allowed is the path of a directory") from e
-        except OSError as e:
-            raise RemoteStorageError(f"rsm.config.dir={value} cannot be used: {e}") from e
-        if not os.access(root, os.R_OK | os.X_OK):
+        there = next(each for each in (root, *root.parents) if os.path.lexists(each))
+        if not there.is_dir():
+            raise ValueError(f"rsm.config.dir={value}: allowed is the path of a directory")
+        if not os.access(there, os.R_OK | os.X_OK):
             raise RemoteStorageError(f"rsm.config.dir={value} cannot be read")
-        if values["check.writable"] and not os.access(root, os.W_OK):
+        if values["check.writable"] and not os.access(there, os.W_OK):
             raise RemoteStorageError(f"rsm.config.dir={value} cannot be written")
         self._place = str(root.resolve())
         return DirectoryStore(root)
@@ -95,18 +96,27 @@ class DirectoryStore(ObjectStore):
     """Objects as files under a root."""
 
     def __init__(self, root: Path) -> None:
+        """Open it; nothing is made."""
         self._root = root
+        self._was_there = root.is_dir()
+        self._claim: Path | None = None  # seen below the root
 
     def put(self, key: str, source: BinaryIO) -> ObjectFacts:
         """See ObjectStore."""
         target = self._path(key)
         copying = _copying(target)
-        self._check_root()
         with _as_storage_errors("copy"):
+            if not self._was_there:
+                _make_dirs(self._root)
+                self._was_there = True
+            self._check_mounted()
             _make_dirs(copying, self._root)
             facts = _write(copying, target, source)
             _remove_flat_dir(copying)
             _fsync_dir(target.parent)
+        self._check_mounted()  # or it was written to what lies below the mount point
+        if is_claim(key):
+            self._claim = target
         return facts
 
     def get(self, key: str, first: int = 0, last: int | None = None) -> io.RawIOBase:
@@ -115,8 +125,11 @@ class DirectoryStore(ObjectStore):
             with _as_storage_errors("fetch"):
                 fd = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
         except RemoteResourceNotFoundError:
-            self._check_root()
+            # The claim's reader is to learn that it is not there.
+            self._check_root() if is_claim(key) else self._check_mounted()
             raise
+        if is_claim(key):
+            self._claim = self._path(key)
         size = os.fstat(fd).st_size
         if first >= max(size, 1):
             os.close(fd)
@@ -126,7 +139,7 @@ class DirectoryStore(ObjectStore):
     def delete(self, keys: Sequence[str]) -> None:
         """See ObjectStore."""
         folders = dict.fromkeys(self._path(key).parent for key in keys)
-        self._check_root()
+        self._check_mounted()
         with _as_storage_errors("delete"):
             for key in keys:
                 _remove_flat_dir(_copying(self._path(key)))
@@ -135,10 +148,13 @@ class DirectoryStore(ObjectStore):
                 with contextlib.suppress(FileNotFoundError):  # others may have emptied it, too
                     _fsync_dir(folder)
                     self._remove_empty(folder)
+        if self._claim is not None and self._claim.relative_to(self._root).as_posix() in keys:
+            self._claim = None
+        self._check_mounted()  # or what is gone was never there, and is where the store is
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
         """See ObjectStore."""
-        self._check_root()
+        self._check_mounted()
         start = folder_of_prefix(prefix)
         if start is None:
             return
@@ -154,8 +170,16 @@ class DirectoryStore(ObjectStore):
         """See ObjectStore."""
 
     def _check_root(self) -> None:
-        if not self._root.is_dir():
+        self._was_there = self._was_there or self._root.is_dir()
+        if self._was_there and not self._root.is_dir():
             raise RetriableRemoteStorageError(f"the root of the store is not there: {self._root}")
+
+    def _check_mounted(self) -> None:
+        self._check_root()
+        if self._claim is not None and not self._claim.exists():
+            raise RetriableRemoteStorageError(
+                f"the claim of this broker is no longer in {self._root}: is the store mounted?"
+            )
 
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)

@@ -44,19 +44,29 @@ class Outage:
     """Says once that something fails and once that it works again, however often it is tried.
 
     Attempts may end in several threads.
+
+    Attributes:
+        reason: of the last failed attempt; None: the last one was good, or there was none.
     """
 
-    __slots__ = ("_failed_attempts", "_lock", "_log", "_what")
+    __slots__ = ("_failed_attempts", "_lock", "_log", "_what", "reason")
 
     def __init__(self, log: logging.Logger | PrefixLogger, what: str) -> None:
         self._log, self._what = log, what
         self._lock = threading.Lock()
         self._failed_attempts = 0
+        self.reason: object = None
+
+    @property
+    def failed_attempts(self) -> int:
+        """How many have failed since the last good one."""
+        return self._failed_attempts
 
     def failed(self, reason: object) -> None:
         """Note a failed attempt; only the first of an outage is logged."""
         with self._lock:
             self._failed_attempts += 1
+            self.reason = reason
             is_first = self._failed_attempts == 1
         if is_first:
             self._log.error("%s fails: reason=%s", self._what, reason)
@@ -66,6 +76,6 @@ class Outage:
         if not self._failed_attempts:  # nearly always, and then without the lock
             return
         with self._lock:
-            count, self._failed_attempts = self._failed_attempts, 0
+            count, self._failed_attempts, self.reason = self._failed_attempts, 0, None
         if count:
             self._log.warning("%s works again: failed_attempts=%d", self._what, count)

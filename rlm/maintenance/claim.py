@@ -6,6 +6,10 @@ that was not noted here was written from a later state of these files, or from a
 tier then copies and deletes nothing. Nothing of that can be learned from the files alone
 (docs/decisions/the-claim.md).
 
+A store that holds no claim, where these files know that it held one, is not mounted, or is another
+store, or was emptied. The tier then copies and deletes nothing either, lets its broker keep the
+local segments, and asks again.
+
 From the moment in which a later claim is found, in whatever thread, no call that copies or deletes
 objects starts (`PluginCalls.let_write`); the tasks of the tier end at their next step.
 
@@ -47,6 +51,7 @@ class ClaimState(Enum):
     AWAY = "not validated, the store does not answer"
     HELD = "ours"
     REFUSED = "of a later time"
+    MISSING = "not there, and it was before"
     NOT_KEPT = "not kept by this plugin"
 
 
@@ -58,19 +63,30 @@ class LaterClaimError(TidemarkError):
         self.unhealthy = unhealthy
 
 
+class MissingClaimError(TidemarkError):
+    """The store holds no claim, and held one before."""
+
+    def __init__(self, unhealthy: HealthText) -> None:
+        super().__init__(unhealthy)
+        self.unhealthy = unhealthy
+
+
 def validate(found: int | None, known: Counter) -> HealthText:
-    """Say why the claim found in the store is not of these files; HEALTHY where it is.
+    """Say why the store is not the one that these files claimed last; HEALTHY where it is.
 
     A number that was noted here proves nothing of those below it: it may never have been written,
     and another machine's clock may be behind.
 
     Args:
-        found: the store's; None: it holds none, which proves nothing.
+        found: the store's; None: it holds none. A number that was only noted is no proof that the
+            store ever held one: a crash, or a PUT that failed, comes between.
         known: what these files have noted. Without a claim the counter was lost, or nothing was
             ever validated, so nothing can be said.
     """
-    if found is None or known.claimed is None or found in (*known.before, known.claimed):
+    if known.claimed is None or found in (*known.before, known.claimed):
         return HEALTHY
+    if found is None:
+        return TierReason.CLAIM_MISSING.text(claimed=known.claimed) if known.was_there else HEALTHY
     if found < (*known.before, known.claimed)[0]:
         return HEALTHY
     return TierReason.CLAIM_REFUSED.text(found=found, claimed=known.claimed)
@@ -177,12 +193,15 @@ class Claim:
 
         Raises:
             LaterClaimError: it is not ours; nothing was written.
+            MissingClaimError: it is not there any more; nothing was written.
             TaskCancelledError: another call has found that meanwhile; nothing was written.
         """
         assert self._keeper is not None
         with self._calls.call(EXPIRATION_POOL, "claim", self._limit_ms, on_overdue=given_up):
             found = self._keeper.read_claim(*self._owner)
         reason = validate(found, self._incarnations.counter)
+        if reason and found is None:
+            raise MissingClaimError(reason)
         if reason:
             self._refused.cancel()
             self._calls.let_write(False)
@@ -192,6 +211,7 @@ class Claim:
             EXPIRATION_POOL, "claim", self._limit_ms, self._refused, on_overdue=given_up
         ):
             self._keeper.write_claim(*self._owner, number)
+        self._incarnations.written()
         return number
 
     def _taken(self, number: int | None, error: BaseException | None) -> None:
@@ -207,6 +227,14 @@ class Claim:
             self.unhealthy = error.unhealthy
             log.error("%s", self.unhealthy)
             self._become(ClaimState.REFUSED)
+        elif isinstance(error, MissingClaimError):
+            if self.state is not ClaimState.MISSING:
+                log.error("%s", error.unhealthy)
+            self.unhealthy = error.unhealthy
+            self._again(self._backoff.next_ms())
+            self._become(ClaimState.MISSING)
+        elif self.state is ClaimState.MISSING:  # a store that fails does not hold it again
+            self._again(self._backoff.next_ms())
         elif self.state is ClaimState.HELD:
             self._outage.failed(error)
             self._again(self._interval_ms)
@@ -224,6 +252,7 @@ class Claim:
         if state is not self.state:
             self.state = state
             self._calls.let_write(state is ClaimState.HELD and not self._ended)
+            self._calls.store_is_missing = state is ClaimState.MISSING
             if self._refused.cancelled:  # another thread has found a later claim meanwhile
                 self._calls.let_write(False)
             self._changed()

@@ -34,6 +34,9 @@ NUMBER_MAX = 2**63 - 2
 CLAIMS_MAX = 16
 """In the file. A write of a claim does not come about after fourteen later ones were tried."""
 
+WRITTEN = 1
+"""As the floor of the claims. No claim is that low: each is at least the clock's milliseconds."""
+
 CLAIM_SPREAD = 1_000
 """So many numbers the rng chooses a claim from."""
 
@@ -53,14 +56,19 @@ class Counter(NamedTuple):
     Attributes:
         number: the highest that was taken; 0: none.
         claimed: the last number noted for the store; None: nothing is known of a claim.
-        before: what the store may hold instead, rising: first the floor, the highest claim that was
-            found when these files noted one (0: none), then what was noted since and perhaps never
-            written.
+        before: what the store may hold instead, rising. First the floor: the highest claim that was
+            found when these files noted one (0: none, `WRITTEN`: none, and one was written since).
+            Then what was noted since and perhaps never written.
     """
 
     number: int
     claimed: int | None
     before: tuple[int, ...] = ()
+
+    @property
+    def was_there(self) -> bool:
+        """Whether the store is known to have held a claim of this broker: found, or written."""
+        return self.before[:1] > (0,)
 
     def noted(self, number: int, found: int | None) -> "Counter":
         """With `number` noted as the next claim, where the store holds `found`.
@@ -72,6 +80,14 @@ class Counter(NamedTuple):
         known = self.before if self.claimed is None else (*self.before, self.claimed)
         unwritten = [each for each in known if each > floor]
         return Counter(number, number, (floor, *unwritten[-(CLAIMS_MAX - 2) :]))
+
+    def written(self) -> "Counter":
+        """With the store's word that it holds a claim; a floor that was found says so already.
+
+        The floor does not rise to the number: a claim of another machine between the one found and
+        this number may land late, and is none of these files.
+        """
+        return self._replace(before=(max(*self.before[:1], WRITTEN), *self.before[1:]))
 
 
 NO_COUNTER = Counter(0, None)
@@ -192,6 +208,17 @@ class Incarnations:
             last = self._counter()
             number = self._next(last, -1 if found is None else found, CLAIM_SPREAD)
             return self._keep(last.noted(number, found))
+
+    def written(self) -> None:
+        """Note that the store holds a claim; durable when it returns, once in the file's life.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with self._lock:
+            last = self._counter()
+            if not last.was_there:
+                self._keep(last.written())
 
     def _next(self, last: Counter, above: int, spread: int = 0) -> int:
         number = max(last.number + 1, above + 1, self._clock.wall_ms())

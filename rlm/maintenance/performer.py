@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, TypeVar, assert_never
 
+from msgspec import structs
+
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry
@@ -394,6 +396,9 @@ class Performer:
         self._on_abandoned()
 
     def _report(self, report: messages.Report) -> bool:
+        if isinstance(report, messages.CopiedThrough) and self._world.calls.store_is_missing:
+            # The broker keeps what it has: the copies may be gone.
+            report = structs.replace(report, last_offset=-1, last_offset_epoch=-1)
         if report == self._own.last_report:
             return True
         taken = self._world.broker.report(report)

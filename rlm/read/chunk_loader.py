@@ -16,11 +16,8 @@ from rlm.read.object_faults import LOG
 from rlm.read.remote_store import RemoteStore
 from rlm.read.segment_index import SegmentIndex
 from rlm.workers import READER_POOL
-from rsm_plugins.api import (
-    RemoteObjectDamagedError,
-    RemoteResourceNotFoundError,
-    RemoteStorageError,
-)
+from rlmm.health_text import named
+from rsm_plugins.api import RemoteObjectDamagedError, RemoteResourceNotFoundError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.clock import Clock
 from runtime.disk import Disk, OpenFile
@@ -166,9 +163,7 @@ class ChunkLoader:
                     with memoryview(buffer)[: allocation.end - allocation.first] as view:
                         count = _fill(stream, view)
                         got += count
-                        if count < len(view):
-                            missing = end - first - got
-                            raise DamagedChunkError(f"the object ends {missing} bytes too early")
+                        _check_whole(count, len(view), end - first - got)
                         chunk = self._checked(metadata, index, allocation, view)
                     self._store.faults.read_well(metadata, LOG, (allocation.first, allocation.end))
                     if allocation is allocations[-1]:
@@ -178,10 +173,10 @@ class ChunkLoader:
                         self._store.telemetry.cache_asked("disk", is_hit=False)
                     yield chunk
             failed = False
-        except (RemoteResourceNotFoundError, RemoteObjectDamagedError):
+        except (RemoteResourceNotFoundError, RemoteObjectDamagedError, DamagedChunkError):
             raise  # the store answered
-        except (RemoteStorageError, OSError) as error:
-            self._store.telemetry.fetch_outage.failed(error)
+        except Exception as error:
+            self._store.telemetry.fetch_outage.failed(named(error))
             raise
         finally:
             self._buffers.give_back(buffer)
@@ -192,6 +187,11 @@ class ChunkLoader:
 
 def _key(segment_id: bytes, allocation: Allocation) -> ChunkKey:
     return segment_id, allocation.first, allocation.end
+
+
+def _check_whole(got: int, wanted: int, missing: int) -> None:
+    if got < wanted:
+        raise DamagedChunkError(f"the object ends {missing} bytes too early")
 
 
 def _fill(stream: BinaryIO, view: memoryview) -> int:

@@ -18,10 +18,10 @@ from rlm.read.remote_store import RemoteStore
 from rlm.read.segment_index import DamagedIndexError, SegmentIndex
 from rlm.read.wait_queue import Waiter
 from rlm.workers import READER_POOL
+from rlmm.health_text import named
 from rsm_plugins.api import (
     RemoteObjectDamagedError,
     RemoteResourceNotFoundError,
-    RemoteStorageError,
 )
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from runtime.clock import Clock
@@ -120,8 +120,8 @@ class IndexCache:
             raise
         except RemoteObjectDamagedError:
             raise
-        except RemoteStorageError as error:
-            self._store.telemetry.fetch_outage.failed(error)
+        except Exception as error:
+            self._store.telemetry.fetch_outage.failed(named(error))
             raise
         finally:
             took_ms = self._clock.monotonic_ms() - began_ms

@@ -87,14 +87,18 @@ class _Fault:
 class ObjectFaults:
     """The objects that are not well, by segment and kind of object."""
 
-    def __init__(self, segment_of: SegmentOf) -> None:
+    def __init__(
+        self, segment_of: SegmentOf, store_is_missing: Callable[[], bool] = lambda: False
+    ) -> None:
         """Nothing is wrong so far.
 
         Args:
             segment_of: looks a segment up in the metadata as it is now; raises
                 MetadataNotReadyError where that is not known.
+            store_is_missing: whether this is not the store that has the objects.
         """
         self._segment_of, self._lock = segment_of, Lock()
+        self._store_is_missing = store_is_missing
         self._faults: dict[tuple[bytes, Object], _Fault] = {}
 
     def __len__(self) -> int:
@@ -122,7 +126,7 @@ class ObjectFaults:
         """
         is_missing = isinstance(error, RemoteResourceNotFoundError)
         key = (metadata.id.id, what)
-        if self._is_over(metadata):
+        if self._store_is_missing() or self._is_over(metadata):
             return
         with self._lock:
             known = self._faults.get(key)

@@ -48,6 +48,7 @@ from rlm.read.timestamp_search import TimestampSearches
 from rlm.workers import EXPIRATION_POOL, READER_POOL, Workers
 from rlmm import lineage
 from rlmm.api import MetadataError
+from rlmm.health_text import HealthText
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata, SegmentState
 from runtime.disk import OpenFile
@@ -76,6 +77,9 @@ def _logged(_: object, error: BaseException | None) -> None:
 
 _OFFSET_END: Final = 2**63 - 1
 
+READS_FAIL_MS: Final = 60_000
+"""So long after the last failed read of the store health still names it, unless one worked."""
+
 
 class ReadPath:
     """Answers the broker's questions for what lies in the store.
@@ -95,7 +99,7 @@ class ReadPath:
     ) -> None:
         """Make all caches, empty but for the index files of an earlier process."""
         clock, scheduler, disk = ports.clock, ports.scheduler, ports.disk
-        self.faults = ObjectFaults(store.metadata.segment)
+        self.faults = ObjectFaults(store.metadata.segment, lambda: store.calls.store_is_missing)
         seen = RemoteStore(
             metadata=store.metadata,
             storage=store.storage,
@@ -161,6 +165,7 @@ class ReadPath:
             scheduler=scheduler,
         )
         self._stopped, self._auxiliary_jobs = False, 0
+        self._failed_reads = self._reads_failed_ms = 0
         self._watch_metrics()
 
     # -- questions
@@ -364,8 +369,9 @@ class ReadPath:
         self.loads.set_bound(0)
 
     def unhealthy(self) -> list[PartitionHealth]:
-        """What is wrong: remote objects that are missing or damaged, caches that are off."""
+        """What is wrong: a store that fails reads, objects missing or damaged, caches off."""
         unhealthy = self.faults.unhealthy()
+        unhealthy.extend(PartitionHealth(b"", -1, each) for each in self._failing_reads())
         for what, failure in (
             ("chunk cache", self.on_disk.failure),
             ("index cache", self._index_files.failure),
@@ -374,6 +380,16 @@ class ReadPath:
                 off = TierReason.CACHE_OFF.text(cache=what, error=failure)
                 unhealthy.append(PartitionHealth(b"", -1, off))
         return unhealthy
+
+    def _failing_reads(self) -> list[HealthText]:
+        """Asked at each report: where the number has changed since then, a read has just failed."""
+        outage, now_ms = self._store.telemetry.fetch_outage, self._clock.monotonic_ms()
+        failed, reason = outage.failed_attempts, outage.reason
+        if failed != self._failed_reads:
+            self._failed_reads, self._reads_failed_ms = failed, now_ms
+        if not failed or now_ms - self._reads_failed_ms >= READS_FAIL_MS:
+            return []
+        return [TierReason.READS.text(count=failed, error=reason)]
 
     @property
     def is_idle(self) -> bool:

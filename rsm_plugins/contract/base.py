@@ -11,6 +11,7 @@ from rsm_plugins.api import (
     RemoteStorageManager,
 )
 from rsm_plugins.contract import expect, samples
+from rsm_plugins.raised import described
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 
 _NO_SETTINGS: Mapping[str, str] = {}
@@ -120,7 +121,7 @@ class Promises:
                 continue  # a broken promise, and nothing is left
             except Exception as e:  # noqa: BLE001 - the others are to go, whatever this one raises
                 name = f"{owner.topic}-{uuid_to_text(owner.topic_id)}/{owner.partition}"
-                left.append(f"segment {metadata.id.id.hex()} of {name}: {expect.described(e)}")
+                left.append(f"segment {metadata.id.id.hex()} of {name}: {described(e)}")
         keeper = manager if isinstance(manager, ClaimKeeper) else None
         for cluster_id, node_id in self.claims:
             if keeper is None:
@@ -128,5 +129,5 @@ class Promises:
             try:
                 keeper.delete_claim(cluster_id, node_id)
             except Exception as e:  # noqa: BLE001 - as above
-                left.append(f"claim of {cluster_id!r}, node {node_id}: {expect.described(e)}")
+                left.append(f"claim of {cluster_id!r}, node {node_id}: {described(e)}")
         return left

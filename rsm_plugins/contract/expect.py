@@ -7,19 +7,16 @@ which runs without it.
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from typing import BinaryIO, TypeVar
 
-from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.contract.samples import read
+from rsm_plugins.raised import described
 
 T = TypeVar("T")
 Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 _SHOWN_BYTES = 12
-_NO_AUTHORS = frozenset({"rsm_plugins", "tidemark", "tenacity"}) | sys.stdlib_module_names
-"""Packages whose frames say nothing of a plugin of somebody else."""
 
 
 class HungError(AssertionError):
@@ -97,26 +94,6 @@ def together(
         where = _waits_in(hung[0])
         raise HungError(f"{what} did not return within {deadline_s:g} s{where}")
     return [answers[n] for n in range(len(calls))]
-
-
-def described(error: BaseException) -> str:
-    """Class and message of an error; where the plugin raised it if its interface has none such."""
-    text = str(error)
-    text = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return text if isinstance(error, RemoteStorageError) else text + _raised_at(error)
-
-
-def _raised_at(error: BaseException) -> str:
-    """File and line: of frames neither ours nor Python's, the last one of the first package."""
-    frames = [
-        (frame.f_globals.get("__name__", "").partition(".")[0], frame, line)
-        for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
-    others = [one for one in frames if one[0] not in _NO_AUTHORS]
-    if not others:
-        return ""
-    _, frame, line = [one for one in others if one[0] == others[0][0]][-1]
-    return f" ({frame.f_code.co_filename}:{line})"
 
 
 def _waits_in(thread: threading.Thread) -> str:

@@ -13,6 +13,7 @@ from rsm_plugins.api import (
 from rsm_plugins.contract import expect
 from rsm_plugins.contract.base import Promises
 from rsm_plugins.contract.samples import large_log, segment_data
+from rsm_plugins.raised import described
 from rsm_plugins.segment import IndexType
 from rsm_plugins.settings import PREFIX, Setting
 
@@ -74,7 +75,7 @@ class FailurePromises(Promises):
                 expect.that(named in str(e), f"{what}: the message does not name {named}: {e}")
                 continue
             except Exception as e:  # whatever else a plugin raises is the finding
-                raise AssertionError(f"{what}: raised {expect.described(e)}") from e
+                raise AssertionError(f"{what}: raised {described(e)}") from e
             plugin.close()
             raise AssertionError(f"{what}: was accepted")
 

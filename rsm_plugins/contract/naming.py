@@ -12,6 +12,7 @@ from rsm_plugins.api import (
 from rsm_plugins.contract import expect, samples
 from rsm_plugins.contract.base import Promises
 from rsm_plugins.contract.samples import LOG_BYTES, segment_data
+from rsm_plugins.raised import described
 
 _NO_TOPICS = ("../../etc", "a/b", "..", "", "/abs", "a\0b")
 _LONGEST_TOPIC = "t" * 249
@@ -105,7 +106,7 @@ class NamePromises(Promises):
             except RemoteStorageError:
                 continue
             except Exception as e:  # whatever else a plugin raises is the finding
-                raise AssertionError(f"{what}: raised {expect.described(e)}") from e
+                raise AssertionError(f"{what}: raised {described(e)}") from e
             expect.same_bytes(got, LOG_BYTES, what)
         with contextlib.suppress(RemoteResourceNotFoundError):
             expect.reads(lambda: manager.fetch_log_segment(copied, 0), LOG_BYTES, "with its own")

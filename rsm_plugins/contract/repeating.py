@@ -14,6 +14,7 @@ from rsm_plugins.contract import expect
 from rsm_plugins.contract.base import Promises
 from rsm_plugins.contract.flaky import Failure, FlakyStore
 from rsm_plugins.contract.samples import INDEX_BYTES, LOG_BYTES, read, segment_data
+from rsm_plugins.raised import described
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 
 
@@ -152,7 +153,7 @@ class RepeatPromises(Promises):
             try:
                 attempt.call()
             except Exception as e:  # whatever a plugin raises breaks its promise
-                raise AssertionError(f"{what}: raised {expect.described(e)}") from e
+                raise AssertionError(f"{what}: raised {described(e)}") from e
             if not requests.failed:
                 break
             failed += 1

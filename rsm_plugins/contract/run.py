@@ -20,6 +20,7 @@ from rsm_plugins.api import (
 )
 from rsm_plugins.contract import AllPromises, expect, samples
 from rsm_plugins.contract.flaky import FlakyStore
+from rsm_plugins.raised import described
 
 PROMISE_DEADLINE_S = 40.0
 _CLEAN_UP_S = 15.0
@@ -107,7 +108,7 @@ def probe(promises: AllPromises, manager: RemoteStorageManager) -> str:
     try:
         expect.together([run], deadline_s=PROMISE_DEADLINE_S, what="the call")
     except Exception as e:  # noqa: BLE001 - whatever a plugin raises is the finding
-        why = str(e) if isinstance(e, expect.HungError) else expect.described(e)
+        why = str(e) if isinstance(e, expect.HungError) else described(e)
         promises.stopped = True
         left = "; something of it may be left" if clean_up(promises, manager) else ""
         return f"a small segment cannot be {doing}: {why}{left}"
@@ -161,7 +162,7 @@ def ask(candidate: Candidate, name: str, janitor: RemoteStorageManager, left: li
         verdict, reason = Verdict.BROKEN, str(e) or "an assertion failed"
         hung = isinstance(e, expect.HungError)
     except Exception as e:  # noqa: BLE001 - whatever a plugin raises breaks its promise
-        verdict, reason = Verdict.BROKEN, f"raised {expect.described(e)}"
+        verdict, reason = Verdict.BROKEN, f"raised {described(e)}"
     finally:
         promises.stopped = True
         ended.wait(_INTERRUPTED_S)

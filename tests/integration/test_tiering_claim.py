@@ -271,3 +271,55 @@ def test_a_deletion_that_runs_when_another_machine_claims_the_store_ends_with_it
         broker.terminate()
         # The call that ran then may have ended after `left` was listed, and is the last one.
         assert tier.segments("orders") in (left, left[1:])
+
+
+@pytest.mark.long(seconds=60)
+def test_a_store_that_is_not_mounted_gets_no_copies_and_is_well_again_without_a_restart(
+    make_broker: MakeBroker,
+) -> None:
+    """Only whole processes show it: a start makes no root, status, consume and the command agree.
+
+    The directory is moved away, with an empty one, or none, in its place.
+    """
+    broker = make_broker(tiered=True)
+    broker.settings["tidemark.remote.claim.interval.ms"] = "500"
+    broker.start()
+    count = fill(broker)
+    store, away = broker.remote_directory, broker.remote_directory.with_name("unmounted")
+
+    def is_named() -> bool:
+        return any("is the store mounted" in each for each in reasons(broker))
+
+    def is_well() -> bool:
+        return reasons(broker) == []
+
+    store.rename(away)
+    store.mkdir()
+    until(is_named, "a broker that runs finds it")
+    more(broker)
+    store.rmdir()
+    away.rename(store)
+    until(is_well, "mounted again")
+    broker.kill()
+    store.rename(away)
+    broker.start()
+    until(lambda: any("holds no claim" in each for each in reasons(broker)), "a start finds it")
+    more(broker)
+    place = ("--bootstrap-server", broker.bootstrap)
+    waited = broker.command("consume", "orders", "-n", "1", "--timeout-ms", "9000", *place)
+    assert waited.returncode != 0
+    assert "orders-0: its leader answers for offset 0 with code 56" in waited.stderr
+    assert not store.exists(), "nothing is made where the mount point is gone"
+    away.rename(store)
+    until(is_well, "mounted again", deadline_s=40)
+    assert len(read_all(broker, "orders")) == count + 60
+    broker.kill()
+    shutil.rmtree(store)
+    config = str(broker.config_file)
+    done = broker.command("remote", "claim", "-c", config, "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "this broker has written one" in done.stdout
+    assert "is taken for a new one" in done.stdout
+    broker.start()
+    until(lambda: claim_files(store), "a store that was replaced is claimed")
+    until(lambda: not is_named(), "and it is named no more")

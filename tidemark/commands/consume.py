@@ -21,6 +21,7 @@ from tidemark.records.options import (
     topic_options,
 )
 from tidemark.records.places import Place, Word
+from tidemark.records.waiting import code_of_leader
 from tidemark.remote.options import WrongOptionError, cluster_options, json_option
 
 
@@ -95,7 +96,12 @@ def command(
     out = _Out(form)
     try:
         reading = Reading(
-            open_consumer(bootstrap, translated, asked), asked, out.write, out.is_heard, _say
+            open_consumer(bootstrap, translated, asked),
+            asked,
+            out.write,
+            out.is_heard,
+            _say,
+            code_of_leader(bootstrap, translated.settings),
         )
         if reading.run() == 0 and out.is_heard() and not asked.is_endless:
             _say(f"there is no record of {asked.topic} to print; --follow waits for new ones")

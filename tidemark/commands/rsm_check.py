@@ -16,7 +16,7 @@ import click
 from rsm_plugins import retries
 from rsm_plugins import settings as plugin_settings
 from rsm_plugins.api import RemoteStorageManager
-from rsm_plugins.contract import AllPromises, expect
+from rsm_plugins.contract import AllPromises
 from rsm_plugins.contract.run import (
     Candidate,
     Outcome,
@@ -27,6 +27,7 @@ from rsm_plugins.contract.run import (
     promise_names,
     sentence_of,
 )
+from rsm_plugins.raised import described
 from tidemark.remote.options import ToolCommand
 from tidemark.remote.progress import progress
 from tidemark.remote.segments_view import make_console
@@ -204,7 +205,7 @@ def _measure(
     except KeyboardInterrupt:
         report = replace(report, interrupted_at="how fast the store is")
     except Exception as e:  # noqa: BLE001 - the promises were asked; what failed here is told
-        report = replace(report, speed_reason=expect.described(e))
+        report = replace(report, speed_reason=described(e))
     return replace(report, left=[*report.left, *clean_up(promises, janitor)])
 
 

@@ -15,6 +15,7 @@ from tidemark.records.formats import Consumed
 from tidemark.records.places import AtTime, Bounds, Place, PlaceError, Word, describe, starts
 from tidemark.records.progress import Ahead
 from tidemark.records.settings import Translated
+from tidemark.records.waiting import Code, Waiting
 
 _BATCH: Final = 500
 _WAIT_S: Final = 0.2
@@ -84,7 +85,7 @@ class Reading:
 
     def __init__(
         self, client: RecordsClient, asked: Asked, write: Write, is_heard: Callable[[], bool],
-        say: Say,
+        say: Say, code: Code,
     ) -> None:  # fmt: skip
         """Take what it needs.
 
@@ -94,11 +95,14 @@ class Reading:
             write: gets records in the order in which they came; returns when they are written.
             is_heard: whether anybody reads on the other side.
             say: gets sentences for the user.
+            code: asks why nothing comes.
         """
         self._client, self._asked, self._write = client, asked, write
         self._is_heard, self._say = is_heard, say
         self._ahead = Ahead(asked.count_max)
         self._silent_since: float | None = None
+        self._waiting = Waiting(code, say)
+        self._next: dict[int, int] = {}  # by partition, where more than its end is known of it
 
     def run(self) -> int:
         """Read until all that is asked for was written; the number of records.
@@ -148,6 +152,7 @@ class Reading:
         else:
             ends = {one: held[one].end for one in offsets if offsets[one] < held[one].end}
         self._ahead.assigned(ends)
+        self._next = {one: offsets[one] for one in ends}
         topic = self._asked.topic
         self._client.client.assign([TopicPartition(topic, one, offsets[one]) for one in ends])
 
@@ -158,6 +163,7 @@ class Reading:
         or the end.
         """
         numbers = [one.partition for one in partitions]
+        self._next = {}
         if self._asked.is_endless:
             self._ahead.assigned(dict.fromkeys(numbers))
         else:
@@ -171,7 +177,7 @@ class Reading:
 
     def _loop(self) -> None:
         consumer, asked = self._client.client, self._asked
-        last = time.monotonic()
+        last = last_sign = time.monotonic()
         while not self._ahead.is_done and self._is_heard():
             messages = consumer.consume(_BATCH, _WAIT_S)
             now = time.monotonic()
@@ -181,6 +187,11 @@ class Reading:
                 self._commit_later(records)
             elif messages:
                 self._silent_since = None
+            if messages:
+                last_sign = now
+                self._waiting.came()
+            elif waited := self._waited_for():
+                self._waiting.silent(asked.topic, waited, now - last_sign)
             self._check_connection(now)
             if asked.idle_s_max is not None and now - last > asked.idle_s_max:
                 if not asked.is_endless:
@@ -196,6 +207,7 @@ class Reading:
         for message in messages:
             error = message.error()
             if error is None:
+                self._next[message.partition()] = message.offset() + 1
                 if self._ahead.takes(message.partition(), message.offset()):
                     yield _consumed(message)
             elif error.code() == KafkaError._PARTITION_EOF:
@@ -203,8 +215,13 @@ class Reading:
             else:
                 self._refuse(message, error)
 
+    def _waited_for(self) -> dict[int, int]:
+        """The offsets that come next, of partitions that do not end there for now."""
+        return {one: self._next[one] for one in self._ahead.partitions if one in self._next}
+
     def _end(self, partition: int, offset: int) -> None:
         """The replica that is read ends here for now: it may be a follower behind its leader."""
+        self._next.pop(partition, None)
         if self._ahead.is_short(partition, offset):
             held = self._client.bounds(self._asked.topic, [partition])[partition]
             if held.end > offset:  # else the leader lost its end, too

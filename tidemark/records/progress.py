@@ -1,6 +1,6 @@
 """How far a consumer is: which records it takes, and when it has all. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 
 class Ahead:
@@ -33,6 +33,11 @@ class Ahead:
     def is_done(self) -> bool:
         """Whether nothing is left to take."""
         return self._ends == {} or self.taken == self._count_max
+
+    @property
+    def partitions(self) -> Collection[int]:
+        """Those of which something is left to take."""
+        return self._ends or ()
 
     def takes(self, partition: int, offset: int) -> bool:
         """Whether a record is one of those; counts it."""

@@ -3,7 +3,8 @@
 A tier whose store holds a higher claim than its own files know copies and deletes nothing
 (`rlm.maintenance.claim`). Who knows that these files are the ones to continue with says so here:
 the counter is set to the claim, and the next start continues above both. Only a damaged claim is
-replaced: while the store holds none, an older copy would be taken for the right one.
+replaced: while the store holds none, an older copy would be taken for the right one. Where the
+store was emptied or replaced, the counter forgets that it ever held a claim.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,6 +48,11 @@ class Comparison:
     def reason(self) -> str:
         """Why the tier would copy nothing; empty where it would."""
         return self.damaged or validate(self.found, self.local)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the store holds no claim where it held one."""
+        return bool(self.reason) and self.found is None and not self.damaged
 
     @property
     def wanted(self) -> Counter:

@@ -85,6 +85,7 @@ class Pair:
         **settings: Any,
     ) -> None:
         self.root, self.store = root, store or root / "store"
+        root.mkdir(exist_ok=True)
         ports = simulated(seed, clock=ManualClock(wall_ms=wall_ms), disk=disk)
         self.clock, self.scheduler = ports.clock, ports.scheduler
         self.workers = InlineWorkers()

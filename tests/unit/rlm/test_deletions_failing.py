@@ -125,7 +125,7 @@ def test_an_error_of_the_plugins_own_counts_and_is_told_as_one_of_the_interface(
             store.deletions.delete_log_segment_data(segment())
         store.clock.advance(LATE_MS)
     reason, _ = store.told()
-    assert "the storage plugin raised PermissionError(13, 'no right to delete')" in reason
+    assert "the storage plugin raised PermissionError: [Errno 13] no right to delete" in reason
     assert f"{Path(__file__).name}:" in reason, "where to look"
 
 

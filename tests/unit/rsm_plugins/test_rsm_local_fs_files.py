@@ -16,8 +16,9 @@ from rsm_plugins.api import (
     RemoteStorageError,
     RetriableRemoteStorageError,
 )
+from rsm_plugins.layout.claim_object import claim_key
 from rsm_plugins.layout.objects import parse_manifest
-from rsm_plugins.local_fs import LocalFsRemoteStorageManager
+from rsm_plugins.local_fs import DirectoryStore, LocalFsRemoteStorageManager
 from rsm_plugins.segment import IndexType
 from rsm_plugins.testing import LOG_BYTES, copy, read, segment, segment_data
 
@@ -152,7 +153,7 @@ def test_foreign_custom_metadata_is_refused_everywhere(
         manager.delete_log_segment_data(evil)
     with pytest.raises(RemoteStorageError):
         manager.fetch_index(evil, IndexType.OFFSET)
-    assert list(root.iterdir()) == []
+    assert not root.exists()
 
 
 def test_a_large_segment_is_copied_in_pieces(manager: LocalFsRemoteStorageManager) -> None:
@@ -173,7 +174,8 @@ def test_a_store_on_a_file_is_a_wrong_setting(tmp_path: Path) -> None:
 def test_a_store_that_vanished_is_retriable(
     manager: LocalFsRemoteStorageManager, root: Path
 ) -> None:
-    root.rmdir()
+    copy(manager, segment())
+    root.rename(root.with_name("elsewhere"))
     root.write_bytes(b"a file where the mount was")
     with pytest.raises(RetriableRemoteStorageError):
         manager.copy_log_segment_data(segment(), segment_data())
@@ -209,6 +211,73 @@ def test_a_root_that_went_is_a_failing_store_and_is_not_made_again(
     assert not root.exists()
     elsewhere.rename(root)
     assert read(manager.fetch_log_segment(copied, 0)) == LOG_BYTES
+
+
+def test_the_root_is_made_by_the_first_write_alone(
+    manager: LocalFsRemoteStorageManager, root: Path
+) -> None:
+    """A tier that knows of a claim writes nothing before it has read it: see the module."""
+    assert manager.read_claim("c", 1) is None
+    manager.delete_log_segment_data(segment())
+    assert list(manager.list_objects()) == []
+    assert not root.exists()
+    manager.write_claim("c", 1, 7)
+    assert manager.read_claim("c", 1) == 7
+
+
+NOT_MOUNTED = pytest.raises(RetriableRemoteStorageError, match="is the store mounted")
+
+
+@pytest.mark.parametrize("is_claimed_by", ["read", "write"])
+def test_a_bare_mount_point_is_a_failing_store_until_the_claim_is_back(
+    manager: LocalFsRemoteStorageManager, root: Path, is_claimed_by: str
+) -> None:
+    copied = copy(manager, segment())
+    manager.write_claim("c", 1, 7)
+    if is_claimed_by == "read":
+        manager = LocalFsRemoteStorageManager()
+        manager.configure({"dir": str(root)})
+        assert manager.read_claim("c", 1) == 7
+    elsewhere = root.rename(root.with_name("unmounted"))
+    root.mkdir()
+    with NOT_MOUNTED:
+        manager.fetch_log_segment(copied, 0)
+    with NOT_MOUNTED:
+        manager.delete_log_segment_data(copied)
+    with NOT_MOUNTED:
+        list(manager.list_objects())
+    with NOT_MOUNTED:
+        manager.copy_log_segment_data(segment(2), segment_data())
+    assert manager.read_claim("c", 1) is None, "the tier is to learn it"
+    assert list(root.iterdir()) == []
+    root.rmdir()
+    elsewhere.rename(root)
+    assert read(manager.fetch_log_segment(copied, 0)) == LOG_BYTES
+    copy(manager, segment(2))
+
+
+def test_a_store_unmounted_during_a_copy_fails_it(root: Path) -> None:
+    store = DirectoryStore(root)
+    store.put(claim_key("c", 1), io.BytesIO(b"a claim"))
+
+    class Unmounting(io.BytesIO):
+        """What is written lies below the bare mount point, which has no claims."""
+
+        def seek(self, *position: int) -> int:
+            (root / "claims").rename(root.with_name("unmounted"))
+            return super().seek(*position)
+
+    with NOT_MOUNTED:
+        store.put("orders/0/1.manifest", Unmounting(b"the last object of a copy"))
+    assert (root / "orders/0/1.manifest").exists(), "else something else has failed it"
+
+
+def test_a_claim_that_was_deleted_is_not_looked_for(
+    manager: LocalFsRemoteStorageManager,
+) -> None:
+    manager.write_claim("c", 1, 7)
+    manager.delete_claim("c", 1)
+    assert read(manager.fetch_log_segment(copy(manager, segment()), 0)) == LOG_BYTES
 
 
 def test_every_object_is_fsynced_before_its_name_and_every_name_after(

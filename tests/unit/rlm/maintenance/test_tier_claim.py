@@ -14,7 +14,15 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.link.messages import Connect, ReadAnswer, Stop
 from rlm.maintenance.claim import FIRST_ANSWER_MS, validate
-from rlm.maintenance.incarnation import CLAIM_SPREAD, FILE_NAME, Counter, Incarnations, dump, parse
+from rlm.maintenance.incarnation import (
+    CLAIM_SPREAD,
+    FILE_NAME,
+    WRITTEN,
+    Counter,
+    Incarnations,
+    dump,
+    parse,
+)
 from rlmm.api import Fence, MetadataWriteTimeoutError
 from rlmm.events import SegmentAdded, Stamp
 from rsm_plugins.api import RemoteObjectDamagedError, RetriableRemoteStorageError
@@ -59,7 +67,7 @@ def test_the_claim_is_taken_before_anything_is_copied(root: Path) -> None:
     assert found is None
     assert number is not None
     assert NOW_MS <= number < NOW_MS + CLAIM_SPREAD
-    assert counter(root) == Counter(number + 1, number, (0,)), (
+    assert counter(root) == Counter(number + 1, number, (WRITTEN,)), (
         "the barrier's pair is above the claim"
     )
     assert pair.calls(Operation.COPY) == 3

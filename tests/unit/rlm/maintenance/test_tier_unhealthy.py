@@ -10,6 +10,7 @@ import pytest
 from broker.replica.validation import Validation
 from kafka_protocol.errors import ErrorCode
 from rlm.link.messages import Loss, OffsetForTimestamp, TimestampAnswer
+from rlm.read.read_path import READS_FAIL_MS
 from rlm.workers import EXPIRATION_POOL, VALIDATION_POOL
 from rlmm.api import PartitionDeleteState
 from rlmm.lifecycle import Verdict
@@ -207,3 +208,55 @@ def test_what_a_lineage_before_an_unclean_election_wrote_proves_no_lost_log_end(
     assert pair.reasons() == [], "every later owner knows it by the records"
     carried = {event.stamp.unclean_epoch for event, _ in pair.metadata.log[before:]}
     assert carried == {unclean}
+
+
+class OfSomebodyElse(LocalFsRemoteStorageManager):
+    """A plugin with a bug in each call."""
+
+    def _bug(self, *_: object) -> None:
+        {}["no such name"]
+
+    copy_log_segment_data = _bug  # type: ignore[assignment]
+    fetch_log_segment = _bug  # type: ignore[assignment]
+
+
+BUG_LINE = OfSomebodyElse._bug.__code__.co_firstlineno + 1
+
+
+def test_an_error_that_no_interface_has_is_named_with_class_and_place(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    plugin = OfSomebodyElse()
+    plugin.configure({"dir": str(pair.store)})
+    pair.storage.replace_inner(plugin)
+    pair.log.fill(1, records=20)
+    pair.assign()
+    (reason,) = pair.reasons()
+    assert reason.startswith(f"copy: KeyError: 'no such name' ({__file__}:{BUG_LINE}). Remedy")
+
+
+def test_reads_that_fail_are_named_until_one_works(pair: Pair) -> None:
+    pair.storage.down = True
+    for _ in range(2):
+        assert error_of(pair.read(0)) == ErrorCode.KAFKA_STORAGE_ERROR
+    reason = next(each for each in pair.reasons() if each.startswith("reads of the store fail"))
+    assert "down" in reason
+    pair.storage.down = False
+    pair.scheduler.advance(10_000)
+    assert bytes_of(pair.read(0))
+    assert pair.reasons() == []
+
+
+def test_reads_that_failed_a_minute_ago_are_no_news(pair: Pair) -> None:
+    pair.storage.fail_next(Operation.FETCH, RetriableRemoteStorageError("once"), 100)
+    assert error_of(pair.read(0)) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(pair.reasons()) == 1
+    pair.scheduler.advance(READS_FAIL_MS)
+    assert pair.reasons() == []
+
+
+def test_a_read_that_fails_by_a_bug_of_the_plugin_is_named(pair: Pair) -> None:
+    plugin = OfSomebodyElse()
+    plugin.configure({"dir": str(pair.store)})
+    pair.storage.replace_inner(plugin)
+    assert error_of(pair.read(0)) != ErrorCode.NONE
+    assert any(f"KeyError: 'no such name' ({__file__}" in each for each in pair.reasons())

@@ -148,7 +148,21 @@ def test_one_bad_transfer_is_fetched_again_and_nothing_is_unhealthy(pair: Pair) 
 def test_an_outage_of_the_store_names_no_object(pair: Pair) -> None:
     pair.storage.down = True
     assert error_of(pair.read(0)) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert [each.reason.partition(",")[0] for each in unhealthy(pair)] == [
+        "reads of the store fail"
+    ]
+
+
+def test_an_object_that_is_not_in_another_store_is_not_lost(pair: Pair) -> None:
+    """Else it is named until it is read again, when the right store has long been mounted."""
+    objects(pair, ".log").unlink()
+    pair.tier.calls.store_is_missing = True
+    assert error_of(pair.read(0)) == ErrorCode.KAFKA_STORAGE_ERROR
     assert unhealthy(pair) == []
+    pair.tier.calls.store_is_missing = False
+    pair.scheduler.advance(10_000)
+    assert error_of(pair.read(0)) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert "missing in the store" in only_reason(pair)
 
 
 def test_the_objects_of_a_segment_that_is_deleted_may_be_missing(pair: Pair) -> None:

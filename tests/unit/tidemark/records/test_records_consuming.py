@@ -8,11 +8,13 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from kafka_client.blocking import ClusterError
+from tidemark.records import waiting
 from tidemark.records.client import RecordsClient
 from tidemark.records.consuming import Asked, IdleError, Reading
 from tidemark.records.formats import Consumed
 from tidemark.records.places import AtTime, FromEnd, Word
 from tidemark.records.settings import Translated
+from tidemark.records.waiting import Code
 
 EOF = KafkaError._PARTITION_EOF
 IN_VAIN_MAX = 10
@@ -101,7 +103,16 @@ class FakeConsumer:
         self.done.append("closed")
 
 
-def run(consumer: FakeConsumer, asked: Asked, said: list[str] | None = None) -> int:
+def answers_well(topic: str, partition: int, offset: int) -> int:
+    return 0
+
+
+def run(
+    consumer: FakeConsumer,
+    asked: Asked,
+    said: list[str] | None = None,
+    code: Code = answers_well,
+) -> int:
     def make(settings: dict[str, Any]) -> FakeConsumer:
         consumer.settings = settings
         return consumer
@@ -112,7 +123,7 @@ def run(consumer: FakeConsumer, asked: Asked, said: list[str] | None = None) -> 
         consumer.done.append([(one.partition, one.offset) for one in records])
 
     say = (said if said is not None else []).append
-    return Reading(client, asked, write, lambda: True, say).run()
+    return Reading(client, asked, write, lambda: True, say, code).run()
 
 
 def test_it_ends_where_the_log_ended_when_it_began() -> None:
@@ -250,3 +261,56 @@ def test_a_lost_connection_is_told_once_and_one_that_rested_is_not() -> None:
     consumer.heard = ["h:1/1: Disconnected (after 600000ms in state UP)", refused, refused]
     assert run(consumer, Asked("orders", Word.EARLIEST), said) == 1
     assert said == ["127.0.0.1:9: Connect to ipv4#h:1 failed: Connection refused; trying again"]
+
+
+def test_it_asks_for_the_record_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "SILENT_S", 0.0)
+    asked, said = list[tuple[str, int, int]](), list[str]()
+
+    def code(topic: str, partition: int, offset: int) -> int:
+        asked.append((topic, partition, offset))
+        return 56
+
+    batches = [[Message(0, 4), Message(1, 3, EOF)], [], [Message(0, 5), Message(0, 6)]]
+    consumer = FakeConsumer({0: (4, 7), 1: (2, 3)}, batches)
+    assert run(consumer, Asked("orders", Word.EARLIEST), said, code) == 3
+    assert asked == [("orders", 0, 5)], "not where the log ends"
+    assert said == [
+        "orders-0: its leader answers for offset 5 with code 56 (KAFKA_STORAGE_ERROR); trying"
+        " again, `tidemark status` may say why"
+    ]
+
+
+def test_at_the_end_of_the_log_a_silence_needs_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "SILENT_S", 0.0)
+    said = list[str]()
+    consumer = FakeConsumer({0: (0, 3)}, [[Message(0, 3, EOF)], [], [Message(0, 3)]])
+    asked = Asked("orders", Word.LATEST, count_max=1, is_endless=True)
+    assert run(consumer, asked, said, lambda *_: 56) == 1
+    assert said == []
+
+
+def test_a_silence_is_explained_once_a_minute_and_anew_after_a_sign() -> None:
+    codes, said = [0, 0, 56, 56, 56], list[str]()
+    one = waiting.Waiting(lambda *_: codes.pop(0), said.append)
+    told_at = []
+    for second in range(80):
+        before = len(said)
+        one.silent("orders", {0: 7}, float(second))
+        told_at += [second] * (len(said) - before)
+    assert told_at == [15, 75], "asked at 5 and 10 it answered well"
+    one.came()
+    one.silent("orders", {0: 9}, waiting.SILENT_S - 1)
+    assert len(said) == 2
+    one.silent("orders", {0: 9}, waiting.SILENT_S)
+    assert "offset 9" in said[2]
+
+
+def test_a_cluster_that_does_not_answer_the_question_is_no_news() -> None:
+    said = list[str]()
+
+    def unreachable(*_: object) -> int:
+        raise ClusterError("no broker")
+
+    waiting.Waiting(unreachable, said.append).silent("orders", {0: 7}, 99)
+    assert said == []

@@ -42,6 +42,17 @@ def test_after_the_command_a_later_claim_of_the_other_machine_is_unhealthy() -> 
     assert validate(26, of_a_damaged_claim)
 
 
+def test_after_the_command_a_store_that_holds_no_claim_is_a_new_one() -> None:
+    local = Counter(30, 20, (10,))
+    asked = compared(None, local)
+    assert asked.is_missing
+    assert validate(None, asked.wanted) == ""
+    assert validate(asked.wanted.claimed, local), "the claim of a new store is none of before"
+    assert not compared(None, local, damaged="cut").is_missing
+    assert not compared(None, Counter(30, 20, (0,))).is_missing, "none was written"
+    assert not compared(25, local).is_missing
+
+
 def test_with_claim_and_counter_lost_the_number_is_above_what_an_older_copy_has_claimed() -> None:
     wanted = compared(None, Counter(0, None), damaged="cut").wanted
     assert validate(wanted.claimed, Counter(95, 95)), "a renewal's, which no record has"

@@ -1,0 +1,35 @@
+"""How an error of a plugin is named: one that its interface does not have, with its place.
+
+A plugin may raise anything. The text of a `KeyError` alone says nothing to its author.
+"""
+
+import sys
+import traceback
+from typing import Final
+
+from rsm_plugins.api import RemoteStorageError
+
+_NO_AUTHORS: Final = sys.stdlib_module_names | {
+    "kafka_protocol", "rlm", "rlmm", "rsm_plugins", "runtime", "tenacity", "tidemark",
+}  # fmt: skip
+"""Packages whose frames say nothing of a plugin of somebody else."""
+
+
+def described(error: BaseException) -> str:
+    """Class and message of an error; where the plugin raised it if its interface has none such."""
+    text = str(error)
+    text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return text if isinstance(error, RemoteStorageError) else text + raised_at(error)
+
+
+def raised_at(error: BaseException) -> str:
+    """` (FILE:LINE)`: of frames neither ours nor Python's, the last one of the first package."""
+    frames = [
+        (frame.f_globals.get("__name__", "").partition(".")[0], frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    others = [one for one in frames if one[0] not in _NO_AUTHORS]
+    if not others:
+        return ""
+    _, frame, line = [one for one in others if one[0] == others[0][0]][-1]
+    return f" ({frame.f_code.co_filename}:{line})"
