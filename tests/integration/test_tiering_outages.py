@@ -261,7 +261,8 @@ def test_off_means_off(make_broker: MakeBroker) -> None:
     assert broker.tier_pid() is None
     names = {path.name for path in broker.directory.rglob("*")}
     assert not [name for name in names if name.startswith(("tier", "remote", "__remote"))]
-    assert "Remote" not in broker.http("/metrics")[1]
+    page = broker.http("/metrics")[1].replace("RequestMetrics_RemoteTimeMs", "")  # of each request
+    assert "Remote" not in page
 
 
 REFUSED = {
