@@ -45,8 +45,8 @@ def test_every_promise_says_where_it_stands_and_what_is_done_names_a_test() -> N
 
 
 def stories() -> set[str]:
-    """Ids in the first column of the table of stories in docs/tiering.md; `D1 to D4` are four."""
-    page = (ROOT / "docs" / "tiering.md").read_text()
+    """Ids of stories in docs/tiering-write-orders.md, first column; `D1 to D4` are four."""
+    page = (ROOT / "docs" / "tiering-write-orders.md").read_text()
     found = set()
     for cell in re.findall(r"^\| ((?:D|H|K)\d+\b[^|]*)\|", page, re.MULTILINE):
         found |= set(re.findall(r"\b[DHK]\d+\b", cell))

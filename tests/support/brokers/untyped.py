@@ -59,10 +59,19 @@ UNTYPED: Final[dict[str, dict[str, str]]] = {
         "--execute": "needs three brokers: test_taking_over.py",
     },
     "remote-stores.md": {},
-    "tiering.md": {
+    "tiering.md": {"flowchart LR": "a diagram"},
+    "tiering-processes.md": {},
+    "tiering-write-orders.md": {"sequenceDiagram": "a diagram"},
+    "tiering-fence.md": {"sequenceDiagram": "a diagram", "stateDiagram-v2": "a diagram"},
+    "tiering-reads.md": {"sequenceDiagram": "a diagram"},
+    "tiering-beside-kafka.md": {},
+    "tiering-cluster.md": {
+        "sequenceDiagram": "a diagram",
         "tidemark remote replicate-metadata --bootstrap-server broker-1:9092": (
             "needs three brokers: test_remote_metadata_replicas.py"
         ),
+    },
+    "tiering-files.md": {
         "tides-69SYgX_rQIaW5edLO8I93A/0/00000000000000000000-NfCWEav0TXazVbwNsHf72w.log        "
         "999,645 bytes": "names of objects",
         '{"version": 1, "topic": "tides", "topicId": "69SYgX_rQIaW5edLO8I93A", "partition": 0,': (

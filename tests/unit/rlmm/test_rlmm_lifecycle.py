@@ -1,7 +1,10 @@
 """The state tables and the fence, record by record; stories B* are of the model's findings."""
 
+import re
 from dataclasses import replace
+from enum import Enum
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +20,8 @@ from rlmm.lifecycle import (
 from rlmm.testing import PARTITION, segment, update
 from rsm_plugins.segment import SegmentState
 from tests.support.tier.folded_topic import A, B, Topic, make_barrier
+
+PAGE = Path(__file__).parents[3] / "docs" / "tiering-fence.md"
 
 STARTED = SegmentState.COPY_SEGMENT_STARTED
 FINISHED = SegmentState.COPY_SEGMENT_FINISHED
@@ -247,3 +252,23 @@ def test_validating_does_not_need_a_segment_for_a_fenced_record() -> None:
     applied = apply(facts, None, SegmentAdded(S0, Stamp(A)), order=0, seen_ms=0)
     assert applied.verdict is Verdict.FENCED
     assert applied.entry is None
+
+
+def drawn(prefix: str) -> set[tuple[str, str]]:
+    """The arrows of the page's diagram whose states begin with `prefix`, ends left out."""
+    diagrams = re.findall(r"```mermaid\nstateDiagram-v2\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    of_prefix = next(each for each in diagrams if f"[*] --> {prefix}" in each)
+    return set(re.findall(r"(\w+) --> (\w+):", of_prefix))
+
+
+@pytest.mark.parametrize(
+    ("prefix", "table"), [("COPY", SEGMENT_TRANSITIONS), ("DELETE", PARTITION_TRANSITIONS)]
+)
+def test_the_page_draws_the_table(prefix: str, table: dict[Enum | None, frozenset[Enum]]) -> None:
+    arrows = {
+        (old.name.replace("_SEGMENT", ""), new.name.replace("_SEGMENT", ""))
+        for old, news in table.items()
+        if old is not None
+        for new in news
+    }
+    assert drawn(prefix) == arrows
