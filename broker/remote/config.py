@@ -93,14 +93,14 @@ def tier_config(
         index_cache_bytes=_int(settings, "remote.log.index.file.cache.total.size.bytes"),
         index_cache_ttl_ms=_int(settings, "remote.log.index.file.cache.ttl.ms"),
         copy_bytes_per_second=_int(settings, "remote.log.manager.copy.max.bytes.per.second"),
-        copy_quota_window_count=_int(settings, "remote.log.manager.copy.quota.buffered.num"),
+        copy_quota_window_count=_int(settings, "remote.log.manager.copy.quota.window.num"),
         copy_quota_window_seconds=_int(
-            settings, "remote.log.manager.copy.quota.buffered.size.seconds"
+            settings, "remote.log.manager.copy.quota.window.size.seconds"
         ),
         fetch_bytes_per_second=_int(settings, "remote.log.manager.fetch.max.bytes.per.second"),
-        fetch_quota_window_count=_int(settings, "remote.log.manager.fetch.quota.buffered.num"),
+        fetch_quota_window_count=_int(settings, "remote.log.manager.fetch.quota.window.num"),
         fetch_quota_window_seconds=_int(
-            settings, "remote.log.manager.fetch.quota.buffered.size.seconds"
+            settings, "remote.log.manager.fetch.quota.window.size.seconds"
         ),
         copy_max_ms=_int(settings, "tidemark.remote.copy.max.ms"),
         log_level=_words(settings, "tidemark.log.level"),
