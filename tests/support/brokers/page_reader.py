@@ -4,9 +4,10 @@ A fenced block says by its first line what it is: with a name, as in `python NAM
 `json NAME`, it is a file to write; `python` alone is typed, line by line, at Python's prompt in a
 terminal; `sh` are commands, each in a clean shell, which has only what the page has set by
 `export`; `text` is what the last commands print: parts of lines, in which `...` stands for
-anything. A block without a word is not for a reader to type, and `properties` alone is a part of a
-file. Only the ports are changed, to free ones, and hosts where a test says so. A command that stays
-(`tidemark start`, `tidemark dev`) runs, as in a terminal of its own, to the page's end.
+anything. A block without a word is not for a reader to type, `mermaid` is a diagram, and
+`properties` alone is a part of a file. Only the ports are changed, to free ones, and hosts where a
+test says so. A command that stays (`tidemark start`, `tidemark dev`) runs, as in a terminal of its
+own, to the page's end.
 """
 
 import os
@@ -101,7 +102,7 @@ class Reader:
                     shown = ".*".join(map(re.escape, line.split("...")))
                     printed = self._printed[-1]
                     assert re.search(shown, printed), f"not printed: {line}\nbut:\n{printed}"
-            case "" | "properties", _:
+            case "" | "properties" | "mermaid", _:
                 pass
             case _:
                 pytest.fail(f"a block of kind {kind!r}: nobody knows what to do with it")
