@@ -8,7 +8,7 @@ RECORDS = (
     Features:[]{Name:str, MinSupportedVersion:i16, MaxSupportedVersion:i16},
     Rack:str?, Fenced:bool=true, InControlledShutdown:bool 1+, LogDirs:[]uuid@0 3+,
     CordonedLogDirs:[]uuid?@1=null 4+, DirectoriesAssignedFrom:i64@10010=-1,
-    AbsentDirectories:[]{Id:uuid, LastLife:uuid}@10011,
+    AbsentDirectories:[]{Id:uuid, LastIncarnation:uuid}@10011,
     RemoteStoreClass:str?@10018=null, RemoteStorePlace:bytes?@10019=null
 """,
     "1 UnregisterBrokerRecord 0 f0 | BrokerId:i32, BrokerEpoch:i64",
