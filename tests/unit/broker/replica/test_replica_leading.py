@@ -399,7 +399,7 @@ def test_bad_input_an_older_life_does_not_speak_for_a_later_one(
         assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert cluster.partition.high_watermark == 0
     (said,) = caplog.messages
-    assert "broker 3 fetches t-0, and has a later life than epoch 10" in said
+    assert "broker 3 fetches t-0, and has a later incarnation than epoch 10" in said
 
 
 @pytest.mark.parametrize(
