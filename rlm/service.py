@@ -11,7 +11,6 @@ from pathlib import Path
 
 from kafka_protocol.errors import ErrorCode
 from rlm.config import TierConfig
-from rlm.health_reasons import TierReason
 from rlm.link.endpoint import Received, Reply
 from rlm.link.messages import (
     Ack,
@@ -52,6 +51,7 @@ from rlm.workers import COPIER_POOL, EXPIRATION_POOL, READER_POOL, VALIDATION_PO
 from rlmm.api import features_off
 from rsm_plugins.settings import public_names
 from runtime.clock import Clock, shift
+from runtime.health_reasons import HealthReason
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -299,7 +299,7 @@ class Tier:
         # Once a stop has begun, a manager that is closed did not fail.
         failure = "" if self._stopping else metadata.failure()
         if failure:
-            unhealthy.append(PartitionHealth(b"", -1, TierReason.MANAGER.text(error=failure)))
+            unhealthy.append(PartitionHealth(b"", -1, HealthReason.MANAGER.text(error=failure)))
         if self.claim.unhealthy:
             unhealthy.append(PartitionHealth(b"", -1, self.claim.unhealthy))
         late = self._plugins.deletions.long_failing()
@@ -307,7 +307,7 @@ class Tier:
             unhealthy.append(PartitionHealth(b"", -1, late.reason))
         yellow = [] if late is None or late.is_unhealthy else [late.reason]
         if off := features_off(metadata):
-            yellow.append(TierReason.FEATURES_OFF.text(features="; ".join(off)))
+            yellow.append(HealthReason.FEATURES_OFF.text(features="; ".join(off)))
         yellow += self._plugins.yellow()
         health = Health(
             counted.assigned,

@@ -38,6 +38,7 @@ from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
 from runtime.disk_errors import Seldom
+from runtime.health_reasons import HealthLine, HealthReason
 from runtime.ports import Ports
 from runtime.timing_wheel import TimingWheel
 
@@ -151,20 +152,20 @@ class GroupCoordinator:
                 raise CoordinatorLoadInProgress(f"{OFFSETS_TOPIC}-{number} is being loaded")
         return [shard for shard in self.shards.values() if shard.stage is ShardStage.ACTIVE]
 
-    def problems(self) -> list[str]:
+    def problems(self) -> list[HealthLine]:
         """What a person should look at: partitions whose groups cannot be served."""
         return [
-            f"groups of {OFFSETS_TOPIC}-{number} are not served: it could not be loaded"
+            HealthReason.GROUPS_NOT_SERVED.line(partition=f"{OFFSETS_TOPIC}-{number}")
             for number, shard in self.shards.items()
             if shard.stage is ShardStage.FAILED
         ]
 
-    def damages(self) -> list[str]:
+    def damages(self) -> list[HealthLine]:
         """What a person should look at, later: groups that are served without what was damaged."""
         return [
-            f"{OFFSETS_TOPIC}-{number} was damaged, and its groups continue without what was in "
-            "the "
-            f"damaged places: places={shard.damaged}, the log of this broker names them"
+            HealthReason.GROUPS_DAMAGED.line(
+                partition=f"{OFFSETS_TOPIC}-{number}", count=shard.damaged
+            )
             for number, shard in self.shards.items()
             if shard.damaged
         ]

@@ -16,7 +16,6 @@ from kafka_protocol.files import epoch_checkpoint, producer_snapshot
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.catch_ups import CatchUps
 from rlm.config import TierConfig
-from rlm.health_reasons import TierReason
 from rlm.link.endpoint import Reply
 from rlm.link.messages import (
     AuxiliaryState,
@@ -51,6 +50,7 @@ from rlmm.api import MetadataError
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata, SegmentState
 from runtime.disk import OpenFile
+from runtime.health_reasons import HealthReason
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -371,7 +371,7 @@ class ReadPath:
             ("index cache", self._index_files.failure),
         ):
             if failure is not None:
-                off = TierReason.CACHE_OFF.text(cache=what, error=failure)
+                off = HealthReason.CACHE_OFF.text(cache=what, error=failure)
                 unhealthy.append(PartitionHealth(b"", -1, off))
         return unhealthy
 

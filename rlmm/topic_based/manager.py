@@ -26,7 +26,6 @@ from rlmm.api import (
     SegmentUpdate,
 )
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
-from rlmm.health_text import HEALTHY, HealthText
 from rlmm.lifecycle import SegmentEntry
 from rlmm.partition_view import ABORTING_SEGMENTS_MAX
 from rlmm.rocksdb_store import RocksdbStore
@@ -41,6 +40,7 @@ from rlmm.topic_based.topic_port import TopicPort, TopicUnavailableError
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from runtime.clock import Clock, SystemClock
 from runtime.executors import spawn_thread
+from runtime.health_reasons import HEALTHY, HealthText
 from runtime.rng import Rng, SystemRng
 
 log = logging.getLogger(__name__)

@@ -50,6 +50,7 @@ SHORT_FILES = {
     "broker/coordinator/group/lifecycle.py": "the table that docs/groups.md draws",
     "broker/handlers/controllers/parts.py": "below each handler of the listener and above none",
     "broker/handlers/docs.py": "a program: it makes docs/apis.md",
+    "broker/observe/health_docs.py": "a program: it makes docs/health-reasons.md",
     "broker/handlers/errors_out.py": "the one place where errors become codes",
     "broker/handlers/fetch_asked.py": "what a Fetch asks for, for all that answer it",
     "broker/handlers/fetch_versions.py": "below all files of Fetch",
@@ -70,7 +71,6 @@ SHORT_FILES = {
     "pipeline/spark/reading.py": "loaded when something is read: `source` must be light",
     "pipeline/spark/stream_reader_42.py": "needs PySpark 4.2",
     "rlmm/loader.py": "loads a plugin by its name",
-    "rlmm/health_text.py": "below all kinds of red, in each package",
     "rsm_plugins/hdfs/native_fs.py": "needs hdfs-native, an extra",
 }
 """Files of the packages that are shorter than a subject, and why they are files."""
