@@ -52,6 +52,7 @@ from rlmm.api import features_off
 from rsm_plugins.settings import public_names
 from runtime.clock import Clock, shift
 from runtime.health_reasons import HealthReason
+from runtime.incidents import Incident
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -258,7 +259,11 @@ class Tier:
             case Stop():
                 self._stop(reply)
             case other:
-                log.error("the broker sent what only a tier sends: %s", type(other).__name__)
+                log.error(
+                    Incident.DEFECT.line(
+                        what=f"the broker sent what only a tier sends: {type(other).__name__}"
+                    )
+                )
                 reply(Failure(int(ErrorCode.INVALID_REQUEST), "not a question to a tier"))
 
     def _connect(self, client_settings: Mapping[str, str], reply: Reply) -> None:

@@ -5,7 +5,7 @@ name of a partition before them: `HealthReason.text` has the remedy at its end. 
 checks return `HealthReason.line`, which has the remedy beside the text.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from string import Formatter
 from typing import Final, NewType
@@ -37,6 +37,11 @@ class _Facts(dict[str, object]):
 
     def __missing__(self, name: str) -> str:
         return "?"
+
+
+def filled(form: str, facts: Mapping[str, object]) -> str:
+    """Return a form with its facts; `?` for one that is not given."""
+    return Formatter().vformat(form, (), _Facts(facts))
 
 
 _LOG = "the log of this node has the cause"
@@ -77,7 +82,7 @@ class HealthReason(Enum):
 
     def said(self, **facts: object) -> str:
         """What is wrong, without the remedy: for log lines."""
-        return Formatter().vformat(self.text_form, (), _Facts(facts))
+        return filled(self.text_form, facts)
 
     def text(self, **facts: object) -> HealthText:
         """What is wrong, and the remedy at its end."""
@@ -90,7 +95,7 @@ class HealthReason(Enum):
         return line
 
     def _remedy(self, facts: dict[str, object]) -> str:
-        return Formatter().vformat(self.remedy_form, (), _Facts(facts))
+        return filled(self.remedy_form, facts)
 
     # -- the broker and the controller ------------------------------------------------------------
 

@@ -39,6 +39,7 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
 from runtime.disk_errors import Seldom
 from runtime.health_reasons import HealthLine, HealthReason
+from runtime.incidents import Incident
 from runtime.ports import Ports
 from runtime.timing_wheel import TimingWheel
 
@@ -246,7 +247,12 @@ class GroupCoordinator:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._maintenance.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("maintenance of groups failed, the next check tries again", exc_info=error)
+            log.error(
+                Incident.DEFECT.line(
+                    what="maintenance of groups failed, the next check tries again"
+                ),
+                exc_info=error,
+            )
 
     async def _expire(self) -> None:
         for shard in list(self.shards.values()):

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Final
 
 from runtime.health_reasons import YELLOW, HealthReason
+from runtime.incidents import Incident
 
 _INTRO: Final = """\
 # Health reasons
@@ -28,13 +29,22 @@ The procedures that some remedies name are in [operations.md](operations.md).
 """
 
 
+_INCIDENTS: Final = """
+## Incidents
+
+The log has these at ERROR. A line is the text, its meaning, and the remedy after `Remedy: `.
+"""
+
+
 def render() -> str:
-    """Return the whole page: the parts by name, and each part's reasons in the enum's order."""
+    """Return the whole page: the parts by name with their reasons, then the incidents."""
     by_part = sorted(HealthReason, key=lambda one: one.part)
-    return _INTRO + "".join(
-        f"\n## {part}\n" + "".join(map(_entry, found))
+    parts = "".join(
+        f"\n## {part}\n" + "".join(map(_reason, found))
         for part, found in groupby(by_part, key=lambda one: one.part)
     )
+    incidents = (_entry(one.text_form, one.meaning, one.remedy_form) for one in Incident)
+    return f"{_INTRO}{parts}{_INCIDENTS}{''.join(incidents)}"
 
 
 def dotted(form: str) -> str:
@@ -42,14 +52,15 @@ def dotted(form: str) -> str:
     return re.sub(r"\{\w+\}", "...", form)
 
 
-def _entry(reason: HealthReason) -> str:
-    text = dotted(reason.text_form)
-    shown = f"`` {text} ``" if "`" in text else f"`{text}`"
+def _reason(reason: HealthReason) -> str:
     status = "yellow; " if reason.status == YELLOW else ""
-    return (
-        f"\n{shown}\n\n- Meaning: {status}{reason.meaning}.\n"
-        f"- Remedy: {dotted(reason.remedy_form)}.\n"
-    )
+    return _entry(reason.text_form, status + reason.meaning, reason.remedy_form)
+
+
+def _entry(form: str, meaning: str, remedy: str) -> str:
+    text = dotted(form)
+    shown = f"`` {text} ``" if "`" in text else f"`{text}`"
+    return f"\n{shown}\n\n- Meaning: {meaning}.\n- Remedy: {dotted(remedy)}.\n"
 
 
 if __name__ == "__main__":

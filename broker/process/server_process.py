@@ -23,6 +23,7 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
 from runtime.executors import Pool
 from runtime.health_reasons import HealthReason
+from runtime.incidents import Incident
 from runtime.ports import Ports
 from runtime.process_metrics import register_build, register_process
 
@@ -84,7 +85,7 @@ class ServerProcess(ABC):
                     await done
             except Exception:
                 self._clean = False
-                log.exception("a part did not stop cleanly")
+                log.exception(Incident.DEFECT.line(what="a part did not stop cleanly"))
         log.info("stopped: node_id=%d", self.config.node_id)
 
     def _on_stop(self, undo: Undo) -> None:

@@ -46,6 +46,7 @@ from local_log.manager.log_dirs import LogManager
 from local_log.recovery.acceptance import Accepted, Adopted
 from rlm.link.messages import AuxiliaryStateAnswer, Restoration
 from runtime.health_reasons import HealthLine, HealthReason
+from runtime.incidents import Incident
 from runtime.ports import Ports
 from runtime.work import OnPool, Runner, Until, Work, logged
 
@@ -152,7 +153,11 @@ class TierBootstraps:
                 if bootstrap.partition.log.is_offline:
                     outcome = Stop(str(error), is_failure=True)  # until a restart
             except Exception as error:
-                log.exception("bootstrap failed: %s", bootstrap.partition.topic_partition)
+                log.exception(
+                    Incident.DEFECT.line(
+                        what=f"bootstrap failed: {bootstrap.partition.topic_partition}"
+                    )
+                )
                 outcome = Stop(f"a defect: {error!r}", is_failure=True)
             if not self._is_stopping:
                 self._note(bootstrap, outcome)

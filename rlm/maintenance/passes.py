@@ -28,6 +28,7 @@ from rlm.workers import COPIER_POOL, EXPIRATION_POOL, Workers
 from rlmm.api import MetadataNotReadyError, MetadataRefusedError, MetadataWriteTimeoutError
 from rsm_plugins.api import RemoteStorageError
 from runtime.health_reasons import HealthReason
+from runtime.incidents import Incident
 from runtime.rng import Backoff
 from runtime.scheduler import Scheduler
 
@@ -214,7 +215,10 @@ class Passes:
             # the way.
             return False
         if not isinstance(error, RemoteStorageError):
-            log.error("a pass failed: partition=%s", known.tip.topic_partition, exc_info=error)
+            log.error(
+                Incident.DEFECT.line(what=f"a pass failed: partition={known.tip.topic_partition}"),
+                exc_info=error,
+            )
         return False
 
     def new_backoff(self) -> Backoff:

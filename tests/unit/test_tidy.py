@@ -50,7 +50,6 @@ SHORT_FILES = {
     "broker/coordinator/group/lifecycle.py": "the table that docs/groups.md draws",
     "broker/handlers/controllers/parts.py": "below each handler of the listener and above none",
     "broker/handlers/docs.py": "a program: it makes docs/apis.md",
-    "broker/observe/health_docs.py": "a program: it makes docs/health-reasons.md",
     "broker/handlers/errors_out.py": "the one place where errors become codes",
     "broker/handlers/fetch_asked.py": "what a Fetch asks for, for all that answer it",
     "broker/handlers/fetch_versions.py": "below all files of Fetch",
