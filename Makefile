@@ -53,7 +53,7 @@ help:
 	@echo "make prove-spark  the pipeline on Spark at full length: 2 GB, 20 kills, all stores: half an hour"
 	@echo "make prove  everything: all rounds of all tests, all Pythons, all planted bugs,"
 	@echo "            many seeds of the simulations (ROUNDS=300): a day"
-	@echo "make docs   write docs/configuration.md, apis.md and metrics.md again from the sources"
+	@echo "make docs   write configuration.md, apis.md, health-reasons.md and metrics.md in docs again from the sources"
 	@echo "make site   docs and public docstrings as pages, in build/site/index.html"
 	@echo "make changelog [VERSION=0.1.0] show what newsfragments/ says; with VERSION write CHANGELOG.md"
 
@@ -149,6 +149,7 @@ prove: lint localstack pythons planted mutate
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m broker.config.docs > docs/configuration.md
 	$(BIN)/python -m broker.handlers.docs > docs/apis.md
+	$(BIN)/python -m broker.observe.health_docs > docs/health-reasons.md
 	$(BIN)/python -m tests.support.described.metrics > docs/metrics.md
 
 # A warning fails it, and so does a link to a page or a heading that is not there.

@@ -22,6 +22,7 @@ from metadata_topic.quorum.start.format import NotFormattedError
 from runtime.clock import ShiftedClock
 from runtime.collector import short_full_passes
 from runtime.executors import favour_the_loop
+from runtime.incidents import Incident
 from runtime.loop_gaps import LoopWatch
 from runtime.ports import Ports, system_ports
 
@@ -112,7 +113,7 @@ async def _run(
         _tell(error)
         return EXIT_FAILED
     except Exception:
-        log.exception("the process ends")
+        log.exception(Incident.PROCESS_DEFECT.line())
         return EXIT_FAILED
     finally:
         waiting.cancel()

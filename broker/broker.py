@@ -80,8 +80,8 @@ from local_log.manager.log_dir import LogDir
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.image.image import MetadataImage
-from rlm.health_reasons import TierReason
 from runtime.disk import raise_file_limit
+from runtime.health_reasons import HealthReason
 from runtime.ports import Ports
 from runtime.work import run_in_steps
 
@@ -619,7 +619,7 @@ class Broker(ServerProcess):
     def _foreign_controllers(self) -> tuple[str, ...]:
         """What the tier does without while the active controller is Apache Kafka's."""
         is_foreign = self._active.serves(ApiKey.RAISE_LEADER_EPOCHS) is False
-        return (TierReason.KAFKA_CONTROLLERS.text(),) if is_foreign else ()
+        return (HealthReason.KAFKA_CONTROLLERS.text(),) if is_foreign else ()
 
     def _directory_failed(self, directory: LogDir) -> None:
         """A log directory went offline; as in Kafka the last one takes the broker with it."""

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_protocol.wire.primitives import uuid_to_text
-from rlm.health_reasons import TierReason
-from rlmm.health_text import HealthText
 from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
-from rsm_plugins.raised import described
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.clock import Clock
+from runtime.health_reasons import HealthReason, HealthText
+from runtime.raised import described
 
 NAMED_MAX: Final = 1_000
 """Of more than that the first are known, which are what health names."""
@@ -108,7 +107,7 @@ class Deletions:
             return None
         first = late[0]  # the oldest: they are in the order in which they began to fail
         metadata, failed_ms = first.metadata, now_ms - first.since_ms
-        reason = TierReason.DELETIONS.text(
+        reason = HealthReason.DELETIONS.text(
             count=len(late),
             minutes=failed_ms // 60_000,
             segment=uuid_to_text(metadata.id.id),

@@ -8,10 +8,10 @@ from rlm.deletions import Deletions
 from rlm.plugin_calls import PluginCalls
 from rlm.telemetry import Telemetry
 from rlmm.api import RemoteLogMetadataManager
-from rlmm.health_text import HealthText
 from rsm_plugins.api import RemoteStorageManager
 from rsm_plugins.place import UNNAMED, StoreIdentity
 from rsm_plugins.store_faults import StoreFaults
+from runtime.health_reasons import HealthText
 
 if TYPE_CHECKING:  # the remover is loaded with a manager that needs it
     from rlmm.topic_based.remover import Remover

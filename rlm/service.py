@@ -11,7 +11,6 @@ from pathlib import Path
 
 from kafka_protocol.errors import ErrorCode
 from rlm.config import TierConfig
-from rlm.health_reasons import TierReason
 from rlm.link.endpoint import Received, Reply
 from rlm.link.messages import (
     Ack,
@@ -52,6 +51,8 @@ from rlm.workers import COPIER_POOL, EXPIRATION_POOL, READER_POOL, VALIDATION_PO
 from rlmm.api import features_off
 from rsm_plugins.settings import public_names
 from runtime.clock import Clock, shift
+from runtime.health_reasons import HealthReason
+from runtime.incidents import Incident
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -258,7 +259,11 @@ class Tier:
             case Stop():
                 self._stop(reply)
             case other:
-                log.error("the broker sent what only a tier sends: %s", type(other).__name__)
+                log.error(
+                    Incident.DEFECT.line(
+                        what=f"the broker sent what only a tier sends: {type(other).__name__}"
+                    )
+                )
                 reply(Failure(int(ErrorCode.INVALID_REQUEST), "not a question to a tier"))
 
     def _connect(self, client_settings: Mapping[str, str], reply: Reply) -> None:
@@ -299,7 +304,7 @@ class Tier:
         # Once a stop has begun, a manager that is closed did not fail.
         failure = "" if self._stopping else metadata.failure()
         if failure:
-            unhealthy.append(PartitionHealth(b"", -1, TierReason.MANAGER.text(error=failure)))
+            unhealthy.append(PartitionHealth(b"", -1, HealthReason.MANAGER.text(error=failure)))
         if self.claim.unhealthy:
             unhealthy.append(PartitionHealth(b"", -1, self.claim.unhealthy))
         late = self._plugins.deletions.long_failing()
@@ -307,7 +312,7 @@ class Tier:
             unhealthy.append(PartitionHealth(b"", -1, late.reason))
         yellow = [] if late is None or late.is_unhealthy else [late.reason]
         if off := features_off(metadata):
-            yellow.append(TierReason.FEATURES_OFF.text(features="; ".join(off)))
+            yellow.append(HealthReason.FEATURES_OFF.text(features="; ".join(off)))
         yellow += self._plugins.yellow()
         health = Health(
             counted.assigned,

@@ -37,6 +37,7 @@ from rsm_plugins.store_faults import StoreFaults, with_faults
 from runtime.child_process import die_with_parent
 from runtime.clock import Clock, ShiftedClock
 from runtime.collector import short_full_passes
+from runtime.incidents import Incident
 from runtime.log_lines import apply_log_settings, log_to
 from runtime.loop_gaps import LoopWatch
 from runtime.ports import system_ports
@@ -134,7 +135,10 @@ def abort(reason: str) -> None:
 
 def _stop_rather_than_lie(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """A callback raised: whoever waited for it would wait for ever."""
-    log.error("a callback failed: %s", context.get("message"), exc_info=context.get("exception"))
+    log.error(
+        Incident.DEFECT.line(what=f"a callback failed: {context.get('message')}"),
+        exc_info=context.get("exception"),
+    )
     abort("a callback failed")
 
 

@@ -17,9 +17,9 @@ from enum import IntEnum
 
 from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import TopicIdPartition
-from rlmm.health_text import HealthText
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
+from runtime.health_reasons import HealthText
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -29,12 +29,12 @@ from rlmm.api import (
 from rlmm.barrier import barrier, newest_of
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
 from rlmm.fold import Fold
-from rlmm.health_text import HealthText
 from rlmm.lifecycle import PartitionFacts, Verdict, deletion_of, history_of
 from rlmm.partition_view import ABORTING_SEGMENTS_MAX, PartitionView
 from rlmm.store import MemoryStore, PartitionKey, Position, partition_key
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from runtime.clock import Clock, SystemClock
+from runtime.health_reasons import HealthText
 from runtime.rng import Rng, SystemRng
 
 _PARTITION_FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED

@@ -43,6 +43,7 @@ from rlmm.lifecycle import PartitionFacts, SegmentEntry, history_of
 from rlmm.rocksdb_codec import decode_end, decode_facts, from_entry, from_facts, to_entry, to_facts
 from rlmm.store import START, Changes, DamagedStoreError, PartitionKey, Position
 from runtime.disk import Disk
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -238,7 +239,7 @@ class RocksdbStore:
         except Exception as error:
             if self.failure is None and not _is_of_the_moment(error):
                 self.failure = said = str(error)
-                log.error("metadata cache is damaged: dir=%s %s", self._directory, said)  # noqa: TRY400
+                log.error(Incident.REMOTE_CACHE_DAMAGED.line(path=self._directory, error=said))  # noqa: TRY400
                 try:
                     self._disk.atomic_write(self._mark, self.failure.encode())
                 except OSError as left:

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from runtime.incidents import Incident
+
 log = logging.getLogger(__name__)
 
 
@@ -40,7 +42,7 @@ def run_guarded(fn: Callable[[], object], name: str) -> None:
     try:
         fn()
     except Exception:  # a loop top: one failed pass must not end all later ones
-        log.exception("scheduled task failed: name=%s", name)
+        log.exception(Incident.DEFECT.line(what=f"scheduled task failed: name={name}"))
 
 
 class _LoopRepeater:

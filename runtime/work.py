@@ -38,6 +38,7 @@ from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 from runtime.collector import collect_after_step
 from runtime.executors import Pool
+from runtime.incidents import Incident
 from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
@@ -319,7 +320,9 @@ class Runner:
 
 def logged(name: str) -> Callable[[Exception], None]:
     """Make a `failed` that logs the error of the work of that name."""
-    return lambda error: log.error("work ended before its end: name=%s", name, exc_info=error)
+    return lambda error: log.error(
+        Incident.DEFECT.line(what=f"work ended before its end: name={name}"), exc_info=error
+    )
 
 
 class _Piece(NamedTuple):

@@ -18,6 +18,7 @@ from broker.config.topic_config import InvalidConfig
 from local_log.config import LogConfig
 from metadata_topic.controller.topic_specs import TopicDefaults
 from metadata_topic.image.image import MetadataImage, ResourceType
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class LiveConfig:
         try:
             return self._static.with_dynamic(_known(default), _known(own))
         except ConfigError as error:
-            log.error("dynamic broker settings are ignored: %s", error)  # noqa: TRY400
+            log.error(Incident.DYNAMIC_SETTINGS.line(error=error))  # noqa: TRY400
             return self._static
 
     def log_config(self, topic: str) -> LogConfig:
@@ -66,7 +67,7 @@ class LiveConfig:
             except InvalidConfig as error:
                 if error.key not in overrides:
                     raise
-                log.error("topic setting ignored: topic=%s reason=%s", topic, error)  # noqa: TRY400
+                log.error(Incident.TOPIC_SETTING.line(topic=topic, error=error))  # noqa: TRY400
                 del overrides[error.key]
 
     def topic_defaults(self) -> TopicDefaults:

@@ -13,6 +13,7 @@ from broker.coordinator.loading import Load, LoadAborted
 from broker.coordinator.metrics import GroupMetrics
 from broker.coordinator.shard import Shard, ShardStage
 from local_log.log.partition_log import PartitionLog
+from runtime.incidents import Incident
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,9 @@ class Loader:
             try:
                 await self._load(shard, load)
             except Exception:  # the other shards continue
-                log.exception("%s cannot be loaded", shard.partition.topic_partition)
+                log.exception(
+                    Incident.DEFECT.line(what=f"{shard.partition.topic_partition} cannot be loaded")
+                )
                 shard.close(ShardStage.FAILED)
         self._task = None
 
@@ -89,7 +92,7 @@ class Loader:
             if await self._has_moved(shard, load.log):
                 self.load(shard)
                 return
-            log.error("%s cannot be loaded: %s", name, error)  # noqa: TRY400 - the disk's fault
+            log.error(Incident.GROUPS_NOT_LOADED.line(partition=name, error=error))  # noqa: TRY400 - the disk's fault
             shard.close(ShardStage.FAILED)
             return
         self._damaged(shard, load.report.damaged)

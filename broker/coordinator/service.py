@@ -38,6 +38,8 @@ from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
 from runtime.disk_errors import Seldom
+from runtime.health_reasons import HealthLine, HealthReason
+from runtime.incidents import Incident
 from runtime.ports import Ports
 from runtime.timing_wheel import TimingWheel
 
@@ -151,20 +153,20 @@ class GroupCoordinator:
                 raise CoordinatorLoadInProgress(f"{OFFSETS_TOPIC}-{number} is being loaded")
         return [shard for shard in self.shards.values() if shard.stage is ShardStage.ACTIVE]
 
-    def problems(self) -> list[str]:
+    def problems(self) -> list[HealthLine]:
         """What a person should look at: partitions whose groups cannot be served."""
         return [
-            f"groups of {OFFSETS_TOPIC}-{number} are not served: it could not be loaded"
+            HealthReason.GROUPS_NOT_SERVED.line(partition=f"{OFFSETS_TOPIC}-{number}")
             for number, shard in self.shards.items()
             if shard.stage is ShardStage.FAILED
         ]
 
-    def damages(self) -> list[str]:
+    def damages(self) -> list[HealthLine]:
         """What a person should look at, later: groups that are served without what was damaged."""
         return [
-            f"{OFFSETS_TOPIC}-{number} was damaged, and its groups continue without what was in "
-            "the "
-            f"damaged places: places={shard.damaged}, the log of this broker names them"
+            HealthReason.GROUPS_DAMAGED.line(
+                partition=f"{OFFSETS_TOPIC}-{number}", count=shard.damaged
+            )
             for number, shard in self.shards.items()
             if shard.damaged
         ]
@@ -245,7 +247,12 @@ class GroupCoordinator:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._maintenance.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("maintenance of groups failed, the next check tries again", exc_info=error)
+            log.error(
+                Incident.DEFECT.line(
+                    what="maintenance of groups failed, the next check tries again"
+                ),
+                exc_info=error,
+            )
 
     async def _expire(self) -> None:
         for shard in list(self.shards.values()):

@@ -38,6 +38,7 @@ from local_log.errors import MessageTooLarge, RecordListTooLarge
 from local_log.log.append_check import check_size
 from local_log.log.opened_batches import Opening
 from runtime.clock import Clock
+from runtime.incidents import Incident
 from runtime.scheduler import Scheduler, Timer
 from runtime.timing_wheel import TimingWheel
 
@@ -254,7 +255,9 @@ class Shard:
     def _code_of(self, error: Exception) -> ErrorCode:
         if isinstance(error, KafkaError):
             return error.code
-        log.error("%s: append failed: %r", self._name, error, exc_info=error)
+        log.error(
+            Incident.DEFECT.line(what=f"{self._name}: append failed: {error!r}"), exc_info=error
+        )
         is_disk = isinstance(error, OSError)
         return ErrorCode.KAFKA_STORAGE_ERROR if is_disk else ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -380,7 +383,11 @@ class Shard:
         parked, self._parked = self._parked, {}
         for waiting in parked.values():
             if waiting is not None and not waiting.done():
-                log.error("%s: a request was parked that nobody answers", self._name)
+                log.error(
+                    Incident.DEFECT.line(
+                        what=f"{self._name}: a request was parked that nobody answers"
+                    )
+                )
                 waiting.cancel()
 
 

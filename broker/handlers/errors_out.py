@@ -7,6 +7,7 @@ member. Nothing from inside goes out in an error message but what a KafkaError s
 import logging
 
 from kafka_protocol.errors import ErrorCode, KafkaError
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +29,12 @@ def code_of(error: BaseException, doing: str) -> ErrorCode:
         return ErrorCode.KAFKA_STORAGE_ERROR
     place = (type(error), doing)
     if place in _seen:
-        log.error("unexpected error again: doing=%s error=%r", doing, error)
+        log.error(
+            Incident.DEFECT.line(what=f"unexpected error again: doing={doing} error={error!r}")
+        )
     else:
         _seen.add(place)  # one stack a kind is enough
-        log.error("unexpected error: doing=%s", doing, exc_info=error)
+        log.error(Incident.DEFECT.line(what=f"unexpected error: doing={doing}"), exc_info=error)
     return ErrorCode.UNKNOWN_SERVER_ERROR
 
 

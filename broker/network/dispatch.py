@@ -32,6 +32,7 @@ from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.framing import RequestHeader, read_request_header, response_parts
 from runtime.clock import Clock
 from runtime.executors import Executors, Pool
+from runtime.incidents import Incident
 from runtime.metrics import CounterChild, Registry
 
 log = logging.getLogger(__name__)
@@ -382,7 +383,10 @@ class Dispatcher:
 
     def _failed(self, context: RequestContext, cause: BaseException) -> CloseConnection:
         name = ApiKey(context.api_key).name
-        log.error("request failed: api=%s version=%d", name, context.api_version, exc_info=cause)
+        log.error(
+            Incident.DEFECT.line(what=f"request failed: api={name} version={context.api_version}"),
+            exc_info=cause,
+        )
         return CloseConnection(f"{name} request failed inside the broker")
 
     # -- what cannot be served

@@ -25,6 +25,7 @@ from kafka_protocol.files.meta_properties import (
 from kafka_protocol.wire.primitives import uuid_to_text
 from local_log.checked_files import CheckedFiles
 from runtime.disk import Disk, Lock, LockHeldError
+from runtime.incidents import Incident
 from runtime.rng import Rng
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class Directories:
 
     def put_offline(self, path: Path, reason: str) -> None:
         """Use a directory no more."""
-        log.error("log directory is offline: path=%s reason=%s", path, reason)
+        log.error(Incident.DIRECTORY_OFFLINE.line(path=path, error=reason))
         self.offline[path] = DirectoryOffline(reason)
         self.ids.pop(path, None)
         if path in self.locks:

@@ -19,6 +19,7 @@ from local_log.cleaner.process import ProcessWorker
 from local_log.manager.log_dirs import LogManager
 from runtime.clock import Clock
 from runtime.executors import Pool
+from runtime.incidents import Incident
 from runtime.log_context import Outage
 from runtime.ports import Ports
 from runtime.scheduler import Scheduler, Timer
@@ -94,7 +95,7 @@ class Housekeeping:
             outage.failed(error)
         except Exception:
             # Nobody asks for the result of a pass: it would be lost, and the next one comes anyway.
-            log.exception("task %s failed", task.name)
+            log.exception(Incident.DEFECT.line(what=f"task {task.name} failed"))
         else:
             outage.succeeded()
 

@@ -17,6 +17,7 @@ from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.controller.errors import DuplicateBrokerRegistrationError
 from metadata_topic.image.image import MetadataImage
 from runtime.clock import Clock
+from runtime.health_reasons import HealthLine, HealthReason
 from runtime.scheduler import Scheduler, pause
 
 log = logging.getLogger(__name__)
@@ -121,7 +122,7 @@ class MembershipWatch:
                 log.warning("broker %d could not come back yet: %s", self._node_id, error)
             await pause(self._ports.scheduler, RETRY_MS)
 
-    def problems(self) -> Sequence[str]:
+    def problems(self) -> Sequence[HealthLine]:
         """Why the broker is unhealthy; nothing while the image may be old."""
         if self._lost_ms is None or not self._is_on or self._ports.waits_for():
             return ()
@@ -129,6 +130,5 @@ class MembershipWatch:
         if lost_ms <= RED_AFTER_MS:
             return ()
         return (
-            f"broker {self._node_id} is {self._state.value} for {lost_ms} ms, so no client is sent "
-            "here: the active controller's log says why",
+            HealthReason.FENCED.line(broker=self._node_id, state=self._state.value, ms=lost_ms),
         )

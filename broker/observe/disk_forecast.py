@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rlm.health_reasons import TierReason
 from runtime.clock import Clock
 from runtime.disk import Disk
+from runtime.health_reasons import HealthReason
 from runtime.metrics import Registry
 
 EVERY_MS: Final = 10_000
@@ -81,13 +81,14 @@ def shortage(path: Path, seen: Sequence[Free], now_ms: int) -> str:
     """
     free, total = seen[-1].size_bytes, seen[-1].total_bytes
     if free * 100 < total * FREE_PERCENT_MIN:
-        return f"the disk of {path} is nearly full: {free / total:.1%} is free, {free / 1e6:.0f} MB"
+        return HealthReason.DISK_NEARLY_FULL.line(
+            path=path, part=f"{free / total:.1%}", mb=f"{free / 1e6:.0f}"
+        )
     found = forecast(seen, now_ms, span_ms=LONG_SPAN_MS, least_ms=LONG_SPAN_MIN_MS)
     if found is None or found.hours > WARNED_HOURS_MAX:
         return ""
-    return (
-        f"the disk of {path} is full in {found.hours:.1f} h at the rate of the last hour, "
-        f"{found.bytes_per_second / 1e6:.2f} MB/s"
+    return HealthReason.DISK_FILLS_TODAY.line(
+        path=path, hours=f"{found.hours:.1f}", rate=f"{found.bytes_per_second / 1e6:.2f}"
     )
 
 
@@ -124,7 +125,7 @@ class DiskForecast:
     def problems(self) -> list[str]:
         """For health, while nothing expires: a line for each directory full within a week."""
         return [
-            TierReason.DISK_FILLS.text(
+            HealthReason.DISK_FILLS.text(
                 path=path, hours=f"{found.hours:.1f}", rate=f"{found.bytes_per_second / 1e6:.2f}"
             )
             for path, found in self._forecasts().items()

@@ -20,49 +20,16 @@ from broker.observe.http import JSON, HttpAnswer, Route
 from broker.observe.metrics import MetricsPage
 from kafka_protocol.types import TopicPartition
 from local_log.manager.log_dir import LogDir
+from runtime.health_reasons import RED, YELLOW, HealthLine, HealthReason
 
 GREEN: Final = "green"
-YELLOW: Final = "yellow"
-RED: Final = "red"
 _SHOWN_MAX: Final = 100
 _NAMED_MAX: Final = 3
 _PARTITION: Final = re.compile(r"(?<!\S)[\w./-]+-\d+(?=[\s:])")
 """The name of a partition, or its directory."""
-_SAYS_IT: Final = "Remedy:"
-"""Reasons of the tier and of lost partitions carry their own remedy, which knows more."""
-
-_LOG: Final = "the log of this node has the cause"
-_MACHINE: Final = "see that the processes of the other nodes run and that this node reaches them"
-
-REMEDIES: Final[Mapping[str, str]] = {
-    "compaction": f"{_LOG}; a partition that cannot be cleaned grows until its log can be read",
-    "controller": "the reason says it: upgrade this node, or format the controllers as ones that "
-    "lost their disks",
-    "disk": "enlarge the disk, lower retention.ms or retention.bytes of the largest topics, or end "
-    "what writes",
-    "features": "run `tidemark features upgrade` when all nodes have this version",
-    "followers": _MACHINE,
-    "groups": f"{_LOG}; other brokers serve these groups where __consumer_offsets has replicas",
-    "groups-data": f"{_LOG}; where offsets are missing, set them with the client's own tools",
-    "kafka-controllers": "let a controller of Tidemark lead the quorum",
-    "logs": "`tidemark directories list` says which partitions are there; repair the disk, then "
-    "restart this broker",
-    "membership": _MACHINE,
-    "metadata": "restart this node; where it ends again, its log names the file",
-    "partitions": "the reason of each partition names the directory; bring it back, or see "
-    "`tidemark directories`",
-    "put-aside": "look whether the directories are wanted; remove them when they are not",
-    "quorum": "start the other voters, or see that this node reaches them",
-    "registration": "restart this broker while a controller of Tidemark leads",
-    "remote-metadata": "start as many brokers as __remote_log_metadata has replicas",
-    "replicas": "start the brokers that have the other replicas",
-    "snapshots": "make room on the disk of metadata.log.dir",
-    "tier": "where a reason names no remedy, the log of this broker has the cause",
-}
-"""What to do, by the name of the part; `/health`, the page and `tidemark status` say it."""
 
 Check = Callable[[], Sequence[str]]
-"""Says what is wrong with one part; nothing where it is well."""
+"""Returns the reasons of one part: `HealthLine`, or texts that end with their remedy."""
 
 
 @dataclass(slots=True)
@@ -110,14 +77,14 @@ class Health:
         unhealthy, yellow = _lines(self.checks), _lines(self.warnings)
         parts = dict.fromkeys(self.checks, GREEN)
         parts |= dict.fromkeys(yellow, YELLOW) | dict.fromkeys(unhealthy, RED)
-        reasons = [*_named(unhealthy), *_named(yellow)]
+        remedies = _remedies(unhealthy) | _remedies(yellow)
         return {
             "node_id": self.node_id,
             "stage": self.shown_stage,
             "status": RED if unhealthy else YELLOW if yellow else GREEN,
             "parts": parts,
-            "reasons": reasons,
-            "remedies": {one: found for one in reasons if (found := remedy(one))},
+            "reasons": [*_named(unhealthy), *_named(yellow)],
+            "remedies": remedies,
             "notes": _named(_lines(self.notes)),
         }
 
@@ -133,12 +100,6 @@ class Health:
         elif not self.is_ready:
             report |= {"reasons": list(self.waits_for()), "remedies": {}}
         return _json(200 if self.is_ready else 503, report)
-
-
-def remedy(reason: str) -> str:
-    """Say what to do about a reason, `PART: TEXT`; "" where the text says it itself."""
-    part, _, text = reason.partition(": ")
-    return "" if _SAYS_IT in text else REMEDIES.get(part, "")
 
 
 class Cause(NamedTuple):
@@ -184,6 +145,15 @@ def _named(lines: Mapping[str, Sequence[str]]) -> list[str]:
     return [f"{name}: {line}" for name, found in lines.items() for line in found]
 
 
+def _remedies(lines: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    return {
+        f"{name}: {line}": line.remedy
+        for name, found in lines.items()
+        for line in found
+        if isinstance(line, HealthLine) and line.remedy
+    }
+
+
 def routes(health: Health, metrics: MetricsPage) -> dict[str, Route]:
     """The pages of a broker."""
     return {
@@ -193,34 +163,32 @@ def routes(health: Health, metrics: MetricsPage) -> dict[str, Route]:
     }
 
 
-def offline_reasons(offline: Mapping[TopicPartition, str]) -> list[str]:
+def offline_reasons(offline: Mapping[TopicPartition, str]) -> list[HealthLine]:
     """One line for each partition that is offline, up to a page of the earliest, by name.
 
     The event loop writes it: 100,000 partitions are not sorted for it.
     """
-    shown = [f"{tp} is offline: {offline[tp]}" for tp in sorted(islice(offline, _SHOWN_MAX))]
-    if len(offline) > _SHOWN_MAX:
-        shown.append(f"and {len(offline) - _SHOWN_MAX} more partitions are offline")
-    return shown
-
-
-def put_aside(paths: Sequence[Path]) -> list[str]:
-    """One line for each directory that this start has renamed away, up to a page of them."""
     shown = [
-        f"{path} is no replica of this broker and was put aside by this start; unless its topic "
-        "was deleted meanwhile, or its replica moved to other brokers, the metadata are not those "
-        "that this broker had"
-        for path in paths[:_SHOWN_MAX]
+        HealthReason.OFFLINE.line(partition=tp, why=offline[tp])
+        for tp in sorted(islice(offline, _SHOWN_MAX))
     ]
-    if len(paths) > _SHOWN_MAX:
-        shown.append(f"and {len(paths) - _SHOWN_MAX} more partitions were put aside")
+    if len(offline) > _SHOWN_MAX:
+        shown.append(HealthReason.MORE_OFFLINE.line(count=len(offline) - _SHOWN_MAX))
     return shown
 
 
-def offline_directories(directories: Iterable[LogDir]) -> list[str]:
+def put_aside(paths: Sequence[Path]) -> list[HealthLine]:
+    """One line for each directory that this start has renamed away, up to a page of them."""
+    shown = [HealthReason.PUT_ASIDE.line(path=path) for path in paths[:_SHOWN_MAX]]
+    if len(paths) > _SHOWN_MAX:
+        shown.append(HealthReason.MORE_PUT_ASIDE.line(count=len(paths) - _SHOWN_MAX))
+    return shown
+
+
+def offline_directories(directories: Iterable[LogDir]) -> list[HealthLine]:
     """One line for each log directory that failed."""
     return [
-        f"log directory {one.path} is offline: {one.failure}"
+        HealthReason.DIRECTORY_OFFLINE.line(path=one.path, why=one.failure)
         for one in directories
         if one.failure is not None
     ]

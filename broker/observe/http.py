@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from runtime.incidents import Incident
 from runtime.log_context import escape
 
 log = logging.getLogger(__name__)
@@ -239,7 +240,11 @@ class HttpServer:
             answer = self._respond(request)
             return answer if isinstance(answer, HttpAnswer) else await answer
         except Exception:
-            log.exception("an HTTP request failed: path=%s", escape(request.path, 100))
+            log.exception(
+                Incident.DEFECT.line(
+                    what=f"an HTTP request failed: path={escape(request.path, 100)}"
+                )
+            )
             return text_answer(500, "internal error; see the broker's log")
 
 

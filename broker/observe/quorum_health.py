@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from metadata_topic.quorum.node import MetadataNode
+from runtime.health_reasons import HealthLine, HealthReason
 
 _FETCH_TIMEOUTS: Final = 2
 
@@ -36,7 +37,7 @@ class QuorumHealth:
             self._seen, self._seen_ms = (view.epoch, view.leader_id), now_ms
         self._seen_ms = max(self._seen_ms, view.leader_answered_ms)
 
-    def problems(self, now_ms: int) -> Sequence[str]:
+    def problems(self, now_ms: int) -> Sequence[HealthLine]:
         """Why the node is unhealthy."""
         self.look(now_ms)
         absent_ms = now_ms - self._seen_ms
@@ -44,10 +45,7 @@ class QuorumHealth:
             return ()
         view = self._quorum.describe()
         last = f", then it was node {view.leader_id}" if view.leader_id >= 0 else ""
-        return (
-            f"no leader of the metadata quorum is known for {absent_ms} ms (epoch {view.epoch}"
-            f"{last}): do a majority of the voters run, and do they reach each other?",
-        )
+        return (HealthReason.NO_QUORUM.line(ms=absent_ms, epoch=view.epoch, last=last),)
 
     def waits_for(self, now_ms: int) -> Sequence[str]:
         """Why the node is not ready."""

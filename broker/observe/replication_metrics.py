@@ -12,6 +12,7 @@ from broker.replica.followers import Leader
 from broker.replica.isr import Lack
 from broker.replica.leading import Leading
 from metadata_topic.image.image import ELR_VERSION
+from runtime.health_reasons import HealthLine, HealthReason
 from runtime.metrics import Registry
 
 _NAMED_MAX: Final = 3
@@ -54,33 +55,22 @@ def register_leading(metrics: Registry, health: Health, leading: Leading[Leader]
         "kafka_server_ReplicaManager_FailedIsrUpdatesPerSec_total",
         "Changes of in-sync replicas that the controller has answered with an error.",
     )
-    health.checks["replicas"] = lambda: _named(
-        lacking[Lack.MIN_ISR],
-        "{count} partition(s) led here have fewer in-sync replicas than min.insync.replicas, and "
-        "take no records of acks=all: {names}. Start the brokers of their other replicas",
-    )
-    health.warnings["replicas"] = lambda: _named(
-        lacking[Lack.REPLICAS],
-        "{count} partition(s) led here have replicas that are not in sync: {names}",
-    )
+    health.checks["replicas"] = lambda: _named(lacking[Lack.MIN_ISR], HealthReason.BELOW_MIN_ISR)
+    health.warnings["replicas"] = lambda: _named(lacking[Lack.REPLICAS], HealthReason.OUT_OF_SYNC)
     health.warnings["features"] = lambda: _missing_feature(leading)
 
 
-def _missing_feature(leading: Leading[Leader]) -> Sequence[str]:
+def _missing_feature(leading: Leading[Leader]) -> Sequence[HealthLine]:
     if not leading.led or leading.has_elr:
         return ()
-    return (
-        f"{ELR_VERSION} is not finalised, and {len(leading.led)} partition(s) led here have "
-        "replicas: acknowledged records can be lost where the in-sync replicas are lost one after "
-        "the other. When all nodes have this version: `tidemark features upgrade`",
-    )
+    return (HealthReason.NO_ELIGIBLE_LEADERS.line(feature=ELR_VERSION, count=len(leading.led)),)
 
 
-def _named(found: Collection[Leader], text: str) -> Sequence[str]:
+def _named(found: Collection[Leader], reason: HealthReason) -> Sequence[HealthLine]:
     if not found:
         return ()
     some = (one.topic_partition for one in islice(found, _NAMED_MAX))
     more = len(found) - _NAMED_MAX
     shown = ", ".join(f"{one.topic}-{one.partition}" for one in some)
     shown += f" and {more} more" if more > 0 else ""
-    return (text.format(count=len(found), names=shown),)
+    return (reason.line(count=len(found), names=shown),)

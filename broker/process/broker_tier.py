@@ -22,6 +22,7 @@ from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
 from rlm.maintenance.incarnation import OlderFormError, check_forms
+from runtime.health_reasons import HealthLine, HealthReason
 from runtime.ports import Ports
 from runtime.scheduler import pause
 
@@ -56,7 +57,7 @@ class BrokerTier:
         self._commit = ports.executors.commit
         self._scheduler = ports.scheduler
         self.tier: RemoteTier | None = None
-        self.waits_for = ""
+        self.waits_for: str = ""
         if config.remote_log_storage_system_enable:
             try:
                 check_forms(ports.disk, config.metadata_log_dir, config.log_dirs[0])
@@ -86,15 +87,11 @@ class BrokerTier:
         if self.tier is None:
             return
 
-        def unknown() -> Sequence[str]:
+        def unknown() -> Sequence[HealthLine]:
             own = node.image.brokers.get(node.node_id)
             if own is None or own.remote_store is not None:
                 return ()
-            return (
-                "the metadata do not say that this broker has a remote tier: a controller of "
-                "Apache Kafka took its registration. Controllers of Tidemark put no tiered topic "
-                "here then: restart this broker while one of them leads",
-            )
+            return (HealthReason.REGISTERED_WITHOUT_TIER.line(),)
 
         health.warnings["registration"] = unknown
 
@@ -158,7 +155,7 @@ class BrokerTier:
                     is_alone=node.is_alone,
                 )
             except TooFewBrokersError as error:
-                self.waits_for = str(error)
+                self.waits_for = error.reason
                 if not waits:
                     return False
             except KafkaError as error:

@@ -18,6 +18,7 @@ from broker.process.controller_questions import ControllerAnswer, ControllerQues
 from metadata_topic.quorum.errors import QuorumConfigError
 from metadata_topic.quorum.metadata_loader import CommittedBatch
 from metadata_topic.raft.messages import Node
+from runtime.incidents import Incident
 from runtime.ports import Ports
 from runtime.scheduler import pause
 
@@ -207,6 +208,10 @@ def watch_on(watch: IdentityWatch, failed: Callable[[BaseException], None]) -> "
         except QuorumConfigError as error:
             failed(error)
         except Exception:
-            log.exception("whether another node has our id is not looked at any more")
+            log.exception(
+                Incident.DEFECT.line(
+                    what="whether another node has our id is not looked at any more"
+                )
+            )
 
     return asyncio.create_task(proceed())

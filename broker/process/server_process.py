@@ -22,6 +22,8 @@ from broker.process.console import ConsoleWiring
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
 from runtime.executors import Pool
+from runtime.health_reasons import HealthReason
+from runtime.incidents import Incident
 from runtime.ports import Ports
 from runtime.process_metrics import register_build, register_process
 
@@ -83,7 +85,7 @@ class ServerProcess(ABC):
                     await done
             except Exception:
                 self._clean = False
-                log.exception("a part did not stop cleanly")
+                log.exception(Incident.DEFECT.line(what="a part did not stop cleanly"))
         log.info("stopped: node_id=%d", self.config.node_id)
 
     def _on_stop(self, undo: Undo) -> None:
@@ -152,7 +154,7 @@ class ServerProcess(ABC):
 
     def _fail(self, error: BaseException) -> None:
         """The metadata node cannot continue."""
-        self.health.checks["metadata"] = lambda: [f"the metadata log failed: {error}"]
+        self.health.checks["metadata"] = lambda: [HealthReason.METADATA_LOG.line(error=error)]
         self._end(error)
 
     def _end(self, error: BaseException) -> None:

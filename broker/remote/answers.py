@@ -48,6 +48,7 @@ from rlm.link.messages import (
     ValidationWithdrawn,
 )
 from runtime.disk import OpenFile
+from runtime.incidents import Incident
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -128,7 +129,11 @@ class BrokerAnswers:
             case Health() as health:
                 self._facts.on_health(health)
             case other:
-                log.error("the tier sent what only a broker sends: %s", type(other).__name__)
+                log.error(
+                    Incident.DEFECT.line(
+                        what=f"the tier sent what only a broker sends: {type(other).__name__}"
+                    )
+                )
                 reply(Failure(int(ErrorCode.INVALID_REQUEST), "not a question to a broker"))
 
     def _guarded(self, reply: Reply, answer: Callable[[], AnyMessage]) -> None:

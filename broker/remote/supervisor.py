@@ -33,6 +33,7 @@ from rlm.link.socket_transport import SocketTransport, make_socket_pair
 from rsm_plugins.place import StoreIdentity
 from runtime.child_process import ChildProcess
 from runtime.disk import OpenFile
+from runtime.incidents import Incident
 from runtime.ports import Ports
 from runtime.scheduler import Timer
 
@@ -293,7 +294,7 @@ class Supervisor:
             self._first.set_result(None)
 
     def _refused(self, reason: str) -> None:
-        log.error("tier process refuses its settings: %s", reason)
+        log.error(Incident.TIER_SETTINGS.line(reason=reason))
         self.reason = reason
         if self._first is not None and not self._first.done():
             self.state = "stopped"
@@ -316,7 +317,7 @@ class Supervisor:
             return
         limit_ms = HEARTBEAT_LIMIT_MS if self.state == "up" else CONFIGURE_LIMIT_MS
         if self._silent_ms > limit_ms:
-            log.error("tier process is silent and is killed: silent_ms=%d", self._silent_ms)
+            log.error(Incident.TIER_SILENT.line(ms=self._silent_ms))
             self.reason = f"silent for {self._silent_ms} ms"
             self._kill()
             endpoint.end()
@@ -363,7 +364,7 @@ class Supervisor:
         if self._fail_first("the tier process ended at its start"):
             return
         self.restarts += 1
-        log.error("tier process is gone: %s; next_try_ms=%d", self.reason, self._backoff_ms)
+        log.error(Incident.TIER_GONE.line(reason=self.reason, ms=self._backoff_ms))
         self._try_again()
 
     def ask(self, message: AnyMessage) -> "ThreadFuture[Received]":

@@ -31,7 +31,6 @@ from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.image.model import RemoteStore
 from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
-from rlm.health_reasons import TierReason
 from rlm.link.endpoint import LinkEndedError, Received, Reply
 from rlm.link.messages import (
     AuxiliaryStateAnswer,
@@ -43,6 +42,7 @@ from rlm.link.messages import (
 )
 from rsm_plugins.store_faults import StoreFault
 from runtime.clock import offset_of
+from runtime.health_reasons import HealthReason
 from runtime.ports import Ports
 
 __all__ = ["RemoteFetched", "RemoteRead", "RemoteTier", "TierStartError", "TierState"]
@@ -351,7 +351,7 @@ class RemoteTier:
         supervisor, health = self._supervisor, self._health
         reasons: list[str] = []
         if supervisor.reason:
-            reasons.append(TierReason.PROCESS.text(reason=supervisor.reason))
+            reasons.append(HealthReason.PROCESS.text(reason=supervisor.reason))
         if reasons and health is None:
             reasons += [f"tier process, before it ended: {each}" for each in self._last_words]
         if health is not None:
@@ -364,7 +364,7 @@ class RemoteTier:
                 )
                 reasons.append(f"{name}-{unhealthy.partition}: {unhealthy.reason}")
             if health.abandoned_calls:
-                reasons.append(TierReason.HANGING.text(count=health.abandoned_calls))
+                reasons.append(HealthReason.HANGING.text(count=health.abandoned_calls))
         return TierState(
             process=supervisor.state,
             reasons=reasons,

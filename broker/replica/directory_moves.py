@@ -36,6 +36,7 @@ from local_log.manager.future_dirs import FoundFuture
 from local_log.manager.log_dir import LogDir
 from local_log.manager.log_dirs import LogManager
 from local_log.manager.moving import LogMove, Step
+from runtime.incidents import Incident
 from runtime.ports import Ports
 from runtime.work import OnPool, Runner, Until, Work, logged
 
@@ -196,10 +197,12 @@ class DirectoryMoves:
                 is_put_off = not (yield from self._moved(move))
             except KafkaError as error:
                 tp, target = move.topic_partition, move.target.path
-                log.error("move failed: partition=%s to=%s: %s", tp, target, error)  # noqa: TRY400
+                log.error(Incident.MOVE_FAILED.line(partition=tp, directory=target, error=error))  # noqa: TRY400
                 self._end(move)
             except Exception:
-                log.exception("move failed: partition=%s", move.topic_partition)
+                log.exception(
+                    Incident.DEFECT.line(what=f"move failed: partition={move.topic_partition}")
+                )
                 self._end(move)
             queue.at_work = None
             if move.is_over and move.source.works:  # else the copy may be the last

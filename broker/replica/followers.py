@@ -20,6 +20,7 @@ from local_log.config import LONG_MAX
 from local_log.log.partition_log import PartitionLog
 from metadata_topic.controller.directories import ReplicaId
 from runtime.executors import Pool
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -305,7 +306,7 @@ class Followers:
         error = None if done.cancelled() else done.exception()
         if error is not None:
             name = self._leader.topic_partition
-            log.error("fsync failed: partition=%s error=%r", name, error)
+            log.error(Incident.FSYNC_FAILED.line(partition=name, error=error))
 
     def review(self, now_ms: int) -> None:
         """Let members leave that lag, and ask for followers that may join."""

@@ -42,6 +42,7 @@ from metadata_topic.controller.directories import ReplicaId, can_assign
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import NO_LEADER, RECOVERING, PartitionImage, TopicImage
 from runtime.executors import side_by_side
+from runtime.incidents import Incident
 from runtime.ports import Ports
 from runtime.work import OnPool, Runner, Until, Work, logged
 
@@ -314,7 +315,7 @@ class Hosting:
             if not (reason := self._why_barred(name)):
                 continue
             hosted, config = list(self._by_topic[name].values()), self._config_for(name)
-            log.error("topic is offline: %s: partitions=%d: %s", name, len(hosted), reason)
+            log.error(Incident.TOPIC_OFFLINE.line(topic=name, count=len(hosted), reason=reason))
             for partition in hosted:
                 # Its log stays open: as that of a tiered topic it loses nothing by retention.
                 partition.set_config(config)
@@ -411,7 +412,11 @@ class Hosting:
                 wanted = [one for one in batch if isinstance(one, HostTarget)]
                 yield from self._host(wanted if not self._is_stopping else [])
             except Exception as error:  # the other batches continue
-                log.exception("partitions were not made or taken away: count=%d", len(batch))
+                log.exception(
+                    Incident.DEFECT.line(
+                        what=f"partitions were not made or taken away: count={len(batch)}"
+                    )
+                )
                 self._put_all_offline(batch, error)
             for one in batch:
                 if self._newest.get(one.topic_partition) is one:
@@ -645,7 +650,7 @@ class Hosting:
 
     def _put_offline(self, tp: TopicPartition, reason: str) -> None:
         if self.offline.get(tp) != reason:
-            log.error("partition is offline: %s: %s", tp, reason)
+            log.error(Incident.PARTITION_OFFLINE.line(partition=tp, reason=reason))
             self.offline[tp] = reason
 
     def _put_all_offline(self, batch: Sequence[Change], error: Exception) -> None:

@@ -24,6 +24,7 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import NotControllerError
 from runtime.executors import Pool
+from runtime.incidents import Incident
 from runtime.log_context import Outage
 from runtime.scheduler import Scheduler, pause
 
@@ -117,7 +118,11 @@ class IsrRequests:
                 try:
                     again = await self._ask_for(these)
                 except Exception:  # a defect must not end all later proposals
-                    log.exception("proposals of in-sync replicas failed: count=%d", len(these))
+                    log.exception(
+                        Incident.DEFECT.line(
+                            what=f"proposals of in-sync replicas failed: count={len(these)}"
+                        )
+                    )
                     again = {}
                 self._due = again | self._due
                 if again:

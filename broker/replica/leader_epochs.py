@@ -21,6 +21,7 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.leader_epochs import UsedEpoch
+from runtime.incidents import Incident
 from runtime.scheduler import Scheduler, Timer
 
 log = logging.getLogger(__name__)
@@ -151,7 +152,9 @@ class LeaderEpochRequests:
             self._ask_again(questions)
             return
         except Exception:
-            log.exception("leader epochs were not raised, they are asked for again")
+            log.exception(
+                Incident.DEFECT.line(what="leader epochs were not raised, they are asked for again")
+            )
             self._ask_again(questions)
             return
         for replica, question in questions.items():
@@ -186,4 +189,8 @@ class LeaderEpochRequests:
         try:
             self.on_refused(replica)
         except Exception:  # the other questions of this answer continue
-            log.exception("a refused leader epoch was not taken note of: replica=%s", replica)
+            log.exception(
+                Incident.DEFECT.line(
+                    what=f"a refused leader epoch was not taken note of: replica={replica}"
+                )
+            )

@@ -37,6 +37,7 @@ from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.model import PartitionImage, TopicImage
 from runtime.disk_errors import Seldom
+from runtime.incidents import Incident
 from runtime.ports import Ports
 from runtime.work import Runner, Steps
 
@@ -208,7 +209,9 @@ class ReplicaManager:
             self._leading.review_soon()
 
     def _failed(self, error: Exception) -> None:
-        log.error("replicas are not what the metadata say", exc_info=error)
+        log.error(
+            Incident.DEFECT.line(what="replicas are not what the metadata say"), exc_info=error
+        )
         self._images.clear()
         self.hosting.is_notified()
         self.on_failure(error)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final, TypeAlias, assert_never
 
-from rlm.health_reasons import TierReason
 from rlm.link.messages import CopiedThrough, Loss, LossFound, Report, ValidationWithdrawn
 from runtime.clock import Clock
+from runtime.health_reasons import HealthReason
 
 LATE_AFTER_MS: Final = 300_000
 """A start with some thousand partitions is validated within two minutes."""
@@ -104,7 +104,7 @@ class ValidationTally:
             return ()
         validated, total = self.concerned - self.unvalidated, self.concerned
         return (
-            TierReason.VALIDATING.text(
+            HealthReason.VALIDATING.text(
                 validated=validated, total=total, minutes=took_ms // _MINUTE_MS
             ),
         )

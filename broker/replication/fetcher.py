@@ -73,6 +73,7 @@ from local_log.log.partition_log import PartitionLog
 from local_log.log.results import Appended, Ended
 from local_log.manager.log_dir import LOG_STARTS
 from runtime.executors import side_by_side
+from runtime.health_reasons import HealthLine, HealthReason
 from runtime.ports import Ports
 from runtime.scheduler import Timer
 from runtime.work import OnPool, Pace, Runner, Steps, Work, logged
@@ -161,7 +162,7 @@ class ReplicaFetcher:
         """
         self.leader_id = leader_id
         self.lags: dict[PartitionId, int] = {}
-        self.failed: dict[PartitionId, str] = {}
+        self.failed: dict[PartitionId, HealthLine] = {}
         self.trouble = ""
         self._connect, self._settings, self._broker_epoch = connect, settings, broker_epoch
         self._bootstraps, self._logs = bootstraps, bootstraps.logs
@@ -577,7 +578,9 @@ class ReplicaFetcher:
             is_news = following.wait(decision, now_ms=now_ms, backoff_ms=backoff_ms)
             heappush(self._waits, (following.due_ms, followed.id))
         if following.is_failed:
-            self.failed[followed.id] = f"{followed.name}: {decision.reason}"
+            self.failed[followed.id] = HealthReason.NOT_FOLLOWED.line(
+                partition=followed.name, why=decision.reason
+            )
         if is_news:
             level = logging.ERROR if following.is_failed else logging.WARNING
             text = "partition cannot be followed: broker=%d %s: %s"

@@ -27,6 +27,7 @@ from local_log.leader_epoch_cache import EpochEnd, truncation_for
 from local_log.log.partition_log import PartitionLog
 from local_log.log.results import Appended
 from local_log.log.truncation import truncate_fully_and_start_at, truncate_to
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -123,5 +124,5 @@ def after_error(error: Exception, followed: Followed) -> Wait | Stop:
         return Stop(str(error), is_failure=True)  # until a restart, which gives it its role again
     if isinstance(error, KafkaError):
         return Wait(f"the leader sends wrong batches: {error}", is_fault=True)
-    log.error("a log was not changed: %s", followed.name, exc_info=error)
+    log.error(Incident.DEFECT.line(what=f"a log was not changed: {followed.name}"), exc_info=error)
     return Stop(f"a defect: {error!r}", is_failure=True)

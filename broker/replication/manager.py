@@ -23,6 +23,7 @@ from kafka_client.exchange import ConnectionSettings
 from kafka_client.transport import Address, Network
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
+from runtime.health_reasons import HealthLine, HealthReason
 from runtime.metrics import Labelled, Registry
 from runtime.ports import Ports
 
@@ -185,10 +186,10 @@ class ReplicaFetchers:
 
     # -- what people see
 
-    def problems(self) -> Sequence[str]:
+    def problems(self) -> Sequence[HealthLine]:
         """Leaders that give no answer, and partitions that cannot be followed, up to a page."""
         silent = (
-            f"broker {one.leader_id} cannot be followed: {one.trouble}"
+            HealthReason.LEADER_SILENT.line(leader=one.leader_id, why=one.trouble)
             for one in self._fetchers.values()
             if one.trouble and len(one)
         )

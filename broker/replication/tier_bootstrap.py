@@ -45,6 +45,8 @@ from local_log.manager.future_dirs import NewBeginning
 from local_log.manager.log_dirs import LogManager
 from local_log.recovery.acceptance import Accepted, Adopted
 from rlm.link.messages import AuxiliaryStateAnswer, Restoration
+from runtime.health_reasons import HealthLine, HealthReason
+from runtime.incidents import Incident
 from runtime.ports import Ports
 from runtime.work import OnPool, Runner, Until, Work, logged
 
@@ -105,7 +107,7 @@ class TierBootstraps:
         """Partitions that wait or are worked on."""
         return len(self._waiting) + sum(one.is_running for one in self._runners)
 
-    def problems(self) -> list[str]:
+    def problems(self) -> list[HealthLine]:
         """One line for all that have waited long for the remote tier of this broker."""
         before_ms = self._clock.monotonic_ms() - LONG_MS
         late = {one: why for one, (since_ms, why) in self._late.items() if since_ms <= before_ms}
@@ -113,8 +115,9 @@ class TierBootstraps:
             return []
         partition, why = next(iter(late.items()))
         return [
-            f"{len(late)} partition(s) cannot be followed before the remote tier has their state: "
-            f"{partition.topic_partition}: {why}"
+            HealthReason.FOLLOWING_WAITS.line(
+                count=len(late), partition=partition.topic_partition, why=why
+            )
         ]
 
     def forget(self, partition: Partition) -> None:
@@ -150,7 +153,11 @@ class TierBootstraps:
                 if bootstrap.partition.log.is_offline:
                     outcome = Stop(str(error), is_failure=True)  # until a restart
             except Exception as error:
-                log.exception("bootstrap failed: %s", bootstrap.partition.topic_partition)
+                log.exception(
+                    Incident.DEFECT.line(
+                        what=f"bootstrap failed: {bootstrap.partition.topic_partition}"
+                    )
+                )
                 outcome = Stop(f"a defect: {error!r}", is_failure=True)
             if not self._is_stopping:
                 self._note(bootstrap, outcome)

@@ -17,6 +17,7 @@ from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from metadata_topic.controller.topic_specs import DEFAULT, Assignment, Config, TopicSpec
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import NO_LEADER, PartitionImage
+from runtime.health_reasons import HealthLine, HealthReason
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,16 @@ class InternalTopicError(TidemarkError):
 
 
 class TooFewBrokersError(TidemarkError):
-    """The metadata topic is made when more brokers serve; the tier waits for it."""
+    """The metadata topic is made when more brokers serve; the tier waits for it.
+
+    Attributes:
+        reason: for health.
+    """
+
+    def __init__(self, reason: HealthLine) -> None:
+        """Raise it with what health says."""
+        super().__init__(reason)
+        self.reason = reason
 
 
 async def ensure_remote_metadata_topic(
@@ -86,9 +96,13 @@ async def ensure_remote_metadata_topic(
     serving = [one for one in with_tier if image.brokers[one].is_active]
     if with_tier and len(serving) < factor:
         raise TooFewBrokersError(
-            f"{REMOTE_LOG_METADATA_TOPIC} is not made yet: {prefix}{_FACTOR}={factor}, and "
-            f"{len(serving)} broker(s) with a remote tier serve ({_shown(serving) or 'none'}). "
-            "Nothing is tiered until then: start the others, or set it lower on all brokers"
+            HealthReason.TOO_FEW_BROKERS.line(
+                topic=REMOTE_LOG_METADATA_TOPIC,
+                key=prefix + _FACTOR,
+                factor=factor,
+                count=len(serving),
+                serving=_shown(serving) or "none",
+            )
         )
     # Controllers of Apache Kafka do not know who has a tier, and would place it on any broker.
     here = [] if with_tier else [Assignment(index, (node_id,)) for index in range(partitions)]
@@ -133,7 +147,7 @@ def _warn_of_deletion(found: Mapping[str, str], settings: Mapping[str, str]) -> 
             )
 
 
-def remote_metadata_problems(image: MetadataImage, node_id: int) -> Sequence[str]:
+def remote_metadata_problems(image: MetadataImage, node_id: int) -> Sequence[HealthLine]:
     """Why this broker's tier does not reach partitions of the topic.
 
     All replicas are away, or a broker leads that has no listener for tiers: one of Apache Kafka, or
@@ -151,18 +165,15 @@ def remote_metadata_problems(image: MetadataImage, node_id: int) -> Sequence[str
             closed[leader.id].append(index)
     return [
         *(
-            f"{topic.name} has no leader in partitions {_shown(indexes)}, which lie on broker "
-            f"{_shown(replicas)}: bring it back. Until then nothing is copied, deleted or found in "
-            "the store for the topics' partitions whose segments are recorded there; clients are "
-            "served from local data"
+            HealthReason.METADATA_WITHOUT_LEADER.line(
+                topic=topic.name, partitions=_shown(indexes), brokers=_shown(replicas)
+            )
             for replicas, indexes in away.items()
         ),
         *(
-            f"{topic.name} is led in partitions {_shown(indexes)} by broker {leader}, which has no "
-            "listener for tiers: a broker of Apache Kafka, or one without a tier. Have a broker of "
-            "Tidemark with a tier lead them (kafka-reassign-partitions.sh, docs/taking-over.md). "
-            "Until then nothing is copied, deleted or found in the store for the topics' "
-            "partitions whose segments are recorded there, and those that get a leader here wait"
+            HealthReason.METADATA_LED_ELSEWHERE.line(
+                topic=topic.name, partitions=_shown(indexes), leader=leader
+            )
             for leader, indexes in closed.items()
         ),
     ]

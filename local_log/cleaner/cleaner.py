@@ -28,6 +28,7 @@ from local_log.log.cleaning import PassSpoiltError
 from local_log.log.partition_log import PartitionLog
 from local_log.producers.last_batches import LastBatches
 from local_log.segment.segment import LogSegment
+from runtime.health_reasons import HealthLine, HealthReason
 from runtime.log_context import Outage
 from runtime.ports import Ports
 from runtime.scheduler import Timer
@@ -300,26 +301,29 @@ class LogCleaner:
         """Logs that the last check failed to read: they are looked at again."""
         return [one for one in self._unread if self._logs.is_open(one)]
 
-    def problems(self) -> list[str]:
+    def problems(self) -> list[HealthLine]:
         """What is not cleaned, and why; for people, up to a page.
 
         The event loop writes it: no more lines are made than are shown.
         """
         aside, unread = self.uncleanable, self.unread
         until_the_next_start = (
-            f"{one.topic_partition} is not compacted until the next start: "
-            f"{one.cleaning.uncleanable}"
+            HealthReason.NOT_COMPACTED.line(
+                partition=one.topic_partition, why=one.cleaning.uncleanable
+            )
             for one in aside
         )
         tried_again = (
-            f"{one.topic_partition} is not compacted, it is tried again: {self._unread[one][1]}"
+            HealthReason.NOT_COMPACTED_YET.line(
+                partition=one.topic_partition, why=self._unread[one][1]
+            )
             for one in unread
         )
         lines = sorted(islice(chain(until_the_next_start, tried_again), _SHOWN_MAX))
         if (more := len(aside) + len(unread) - len(lines)) > 0:
-            lines.append(f"and {more} more partitions are not compacted")
+            lines.append(HealthReason.MORE_NOT_COMPACTED.line(count=more))
         if self.facts.failures:
-            lines.append(f"the cleaner process fails, it is tried again: {self._last_loss}")
+            lines.append(HealthReason.CLEANER_PROCESS.line(why=self._last_loss))
         return lines
 
     # -- which one ------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import NoReturn
 from local_log.errors import KafkaStorageError, LogClosed
 from local_log.recovery.survey import OpenRequest
 from runtime.disk_errors import is_of_exhaustion
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ class LogHealth:
             raise KafkaStorageError(f"{self._path} cannot be used now: {error}") from error
         if self.failure is None:
             self.failure = error
-            log.error("disk failed, partition is offline: path=%s error=%s", self._path, error)
+            log.error(Incident.DISK_FAILED.line(path=self._path, error=error))
             self._failed(error)
         self.refuse()
 

@@ -8,6 +8,7 @@ from local_log.manager.hosted_logs import HostedLogs
 from local_log.manager.log_dir import LogDir
 from runtime.disk_errors import is_of_exhaustion
 from runtime.executors import Pool
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ class DirFailures:
         """Take a directory offline, whatever the error is."""
         if not directory.fail(error):
             return
-        log.error("log directory is offline: path=%s error=%s", directory.path, error)
+        log.error(Incident.DIRECTORY_OFFLINE.line(path=directory.path, error=error))
         self._to_loop(partial(self._spread, directory, error))
         self._pool.submit(directory.forget_running_incarnation)  # nobody waits for it
 

@@ -47,6 +47,7 @@ from local_log.manager.log_dir import (
 from local_log.manager.placement import FoundReplica, TargetReplica, place
 from local_log.recovery.survey import OpenRequest
 from local_log.segment.reading import CheckStop, proceed
+from runtime.incidents import Incident
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -494,7 +495,7 @@ def refusal(
     foreign: Sequence[LogDir] = (),
 ) -> Loaded:
     """A partition that stays offline, see `Refused`."""
-    log.error("partition is offline: %s: %s", tp, reason)
+    log.error(Incident.PARTITION_OFFLINE.line(partition=tp, reason=reason))
     refused = Refused(tuple(directories), reason, recovery_point, tuple(foreign))
     return Loaded(refused={tp: refused})
 

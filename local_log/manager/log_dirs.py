@@ -41,6 +41,7 @@ from local_log.manager.removal import LogRemoval
 from local_log.manager.replacement import Future, LogReplacement, Swap, Swapped
 from local_log.manager.retention_pass import RetentionPass
 from local_log.segment.aborted_index import AbortedCache
+from runtime.incidents import Incident
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -467,5 +468,5 @@ class LogManager:
                     if not self._hosted.refused_in(directory):
                         directory.write_clean_mark(broker_epoch)
                 except OSError as error:
-                    log.error("no clean stop: path=%s error=%s", directory.path, error)  # noqa: TRY400
+                    log.error(Incident.NO_CLEAN_STOP.line(path=directory.path, error=error))  # noqa: TRY400
             directory.unlock()

@@ -11,6 +11,7 @@ from typing import Final
 from local_log.errors import KafkaStorageError, LogClosed
 from local_log.log.partition_log import PartitionLog
 from runtime.executors import Pool
+from runtime.incidents import Incident
 from runtime.scheduler import Scheduler
 from runtime.work import OnPool, Runner, Steps, Work, logged
 
@@ -106,4 +107,4 @@ def flush(each: PartitionLog, up_to: int) -> None:
     except LogClosed:
         pass  # deleted meanwhile
     except KafkaStorageError as error:
-        log.error("flush failed: partition=%s error=%s", each.topic_partition, error)  # noqa: TRY400
+        log.error(Incident.FLUSH_FAILED.line(partition=each.topic_partition, error=error))  # noqa: TRY400

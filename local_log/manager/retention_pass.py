@@ -20,6 +20,7 @@ from local_log.log.partition_log import PartitionLog
 from local_log.log.results import Expiry
 from local_log.log.retention_policy import Reason
 from runtime.executors import Pool
+from runtime.incidents import Incident
 from runtime.scheduler import Scheduler
 from runtime.work import OnPool, Pace, Runner, Until, Work, logged
 
@@ -157,9 +158,11 @@ def _reported(each: PartitionLog) -> Iterator[None]:
     except LogClosed:
         pass  # deleted meanwhile
     except KafkaStorageError as error:
-        log.error("retention failed: partition=%s error=%s", each.topic_partition, error)  # noqa: TRY400
+        log.error(Incident.RETENTION_FAILED.line(partition=each.topic_partition, error=error))  # noqa: TRY400
     except Exception:
-        log.exception("retention failed: partition=%s", each.topic_partition)
+        log.exception(
+            Incident.DEFECT.line(what=f"retention failed: partition={each.topic_partition}")
+        )
 
 
 def _learn_ages(logs: Iterable[PartitionLog], now_ms: int) -> None:

@@ -13,6 +13,7 @@ from metadata_topic.image.image import (
     METADATA_VERSION,
     MetadataImage,
 )
+from runtime.health_reasons import HealthReason
 
 METADATA_VERSION_LEVEL: Final = 30  # 4.3-IV0
 METADATA_VERSION_LOWEST: Final = 7  # 3.3-IV3, the first that KRaft clusters upgrade from
@@ -54,10 +55,7 @@ def controller_problem(image: MetadataImage, kraft_version: int) -> str:
     for name, level in finalised.items():
         low, high = SUPPORTED_FEATURES[name]
         if level > high or 0 < level < low:  # 0: nothing is finalised yet
-            return (
-                f"{name} is finalised at level {level}, and this version serves {low} to {high}: "
-                "this controller follows and never leads; upgrade this node"
-            )
+            return HealthReason.FEATURE_LEVEL.line(feature=name, level=level, low=low, high=high)
     return ""
 
 

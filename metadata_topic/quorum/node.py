@@ -52,6 +52,7 @@ from metadata_topic.raft.events import EPOCH_MAX, LAST_EPOCH
 from metadata_topic.raft.messages import Node, Question, Reply, Request, SnapshotId
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voters import VoterSet
+from runtime.health_reasons import HealthReason
 from runtime.ports import Ports
 
 __all__ = [
@@ -242,7 +243,7 @@ class MetadataNode:
     def snapshot_problems(self) -> tuple[str, ...]:
         """Why the disk does not take snapshots (for health): the log has everything, and grows."""
         problem = "" if self._opened is None else self._replica.snapshotter.problem
-        return (problem,) if problem else ()
+        return (HealthReason.SNAPSHOT.line(problem=problem),) if problem else ()
 
     def controller_problems(self) -> tuple[str, ...]:
         """Why this controller never leads (for health)."""

@@ -50,6 +50,7 @@ from metadata_topic.raft.events import SnapshotInstalled
 from metadata_topic.raft.messages import BatchFacts, Request
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
+from runtime.incidents import Incident
 from runtime.ports import Ports
 from runtime.scheduler import Timer
 
@@ -275,7 +276,7 @@ class MetadataReplica:
         if self.failure is not None:
             return
         self.failure = error
-        log.error("the metadata node cannot continue: %s", error)
+        log.error(Incident.METADATA_NODE_ENDS.line(error=error))
         self._stop_timer()
         self._loader.close()
         self.snapshotter.abandon()

@@ -11,13 +11,11 @@ from metadata_topic.raft.log_view import SnapshotFile
 from metadata_topic.raft.messages import BatchFacts, Reply, Request, SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey
+from runtime.health_reasons import HealthReason
 
 EPOCH_MAX: Final = 2**31 - 2
 """The highest epoch that is ever proposed, taken over or persisted."""
-LAST_EPOCH: Final = (
-    f"epoch {EPOCH_MAX} is the last: no controller is elected any more; format the controllers as "
-    "ones that lost their disks"
-)
+LAST_EPOCH: Final = HealthReason.LAST_EPOCH.line(epoch=EPOCH_MAX)
 """What a person is told of a quorum that is in it."""
 
 

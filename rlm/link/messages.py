@@ -13,9 +13,9 @@ from typing import TypeAlias
 import msgspec
 
 from rlm.config import TierConfig
-from rlmm.health_text import HealthText
 from rsm_plugins.place import StoreIdentity
 from rsm_plugins.store_faults import StoreCall, StoreFault
+from runtime.health_reasons import HealthText
 
 
 class RunPasses(msgspec.Struct, frozen=True, array_like=True, tag=True):

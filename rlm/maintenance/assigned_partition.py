@@ -4,17 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafka_protocol.types import TopicIdPartition
-from rlm.health_reasons import TierReason
 from rlm.link.messages import Assign, PartitionSettings
 from rlm.maintenance.copy_policy import CopyPriority
 from rlm.maintenance.effects import PassResult
 from rlm.maintenance.ownership import Ownership
-from rlmm.health_text import HEALTHY, HealthText
+from runtime.health_reasons import HEALTHY, HealthReason, HealthText
 from runtime.rng import Backoff
 from runtime.scheduler import Timer
 
 COPY, EXPIRE = "copy", "expire"
-_FAILED = {COPY: TierReason.COPY, EXPIRE: TierReason.EXPIRE}
+_FAILED = {COPY: HealthReason.COPY, EXPIRE: HealthReason.EXPIRE}
 
 
 class CountDown:

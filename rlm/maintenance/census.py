@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_protocol.types import TopicIdPartition
-from rlm.health_reasons import TierReason
 from rlm.link.messages import PartitionHealth
 from rlm.maintenance.assigned_partition import AssignedPartition
-from rlmm.health_text import joined
+from runtime.health_reasons import HealthReason, joined
 from runtime.scheduler import Scheduler
 
 SLICE_PARTITIONS: Final = 200
@@ -53,7 +52,7 @@ class Counted:
         """Unhealthy partitions; with many the first of them, and how many more."""
         if not self.more_unhealthy:
             return list(self.unhealthy)
-        more = TierReason.MORE_PARTITIONS.text(count=self.more_unhealthy)
+        more = HealthReason.MORE_PARTITIONS.text(count=self.more_unhealthy)
         return [*self.unhealthy, PartitionHealth(b"", -1, more)]
 
 

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from kafka_protocol.types import EpochEntry
-from rlm.health_reasons import TierReason
 from rlm.link.messages import LogDescription, Loss
 from rlm.maintenance.log_validation import ChainLost, Unhealthy, local_chain, problem_of
 from rlmm import lineage
 from rlmm.api import PartitionHistory
 from rsm_plugins.segment import RemoteLogSegmentMetadata
+from runtime.health_reasons import HealthReason
 
 Index = Sequence[EpochEntry] | None
 """Entries of a LEADER_EPOCH index; None: it is missing in the store, or damaged."""
@@ -46,7 +46,7 @@ def chain_is_lost(log: LogDescription, lost: ChainLost, why: str) -> Unhealthy:
     """Unhealthy, with the remedies."""
     offset = log.local_log_start_offset
     return Unhealthy(
-        Loss.CHAIN, TierReason.CHAIN.text(problem=lost.problem, why=why, offset=offset)
+        Loss.CHAIN, HealthReason.CHAIN.text(problem=lost.problem, why=why, offset=offset)
     )
 
 

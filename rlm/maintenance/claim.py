@@ -26,13 +26,12 @@ from enum import Enum
 
 from kafka_protocol.errors import TidemarkError
 from rlm.config import TierConfig
-from rlm.health_reasons import TierReason
 from rlm.maintenance.incarnation import Counter, Incarnations
 from rlm.plugin_calls import Cancellation
 from rlm.plugins import Store
 from rlm.workers import EXPIRATION_POOL, Workers
-from rlmm.health_text import HEALTHY, HealthText
 from rsm_plugins.api import ClaimKeeper, RetriableRemoteStorageError
+from runtime.health_reasons import HEALTHY, HealthReason, HealthText
 from runtime.log_context import Outage
 from runtime.ports import Ports
 from runtime.rng import Backoff
@@ -86,10 +85,12 @@ def validate(found: int | None, known: Counter) -> HealthText:
     if known.claimed is None or found in (*known.before, known.claimed):
         return HEALTHY
     if found is None:
-        return TierReason.CLAIM_MISSING.text(claimed=known.claimed) if known.was_there else HEALTHY
+        return (
+            HealthReason.CLAIM_MISSING.text(claimed=known.claimed) if known.was_there else HEALTHY
+        )
     if found < (*known.before, known.claimed)[0]:
         return HEALTHY
-    return TierReason.CLAIM_REFUSED.text(found=found, claimed=known.claimed)
+    return HealthReason.CLAIM_REFUSED.text(found=found, claimed=known.claimed)
 
 
 class Claim:
@@ -185,7 +186,7 @@ class Claim:
 
     def _without_an_answer(self) -> None:
         if self.state is ClaimState.UNASKED:
-            self.unhealthy = TierReason.CLAIM_AWAY.text(error="the store has not answered yet")
+            self.unhealthy = HealthReason.CLAIM_AWAY.text(error="the store has not answered yet")
             self._become(ClaimState.AWAY)
 
     def _validate_and_write(self, given_up: Callable[[], None]) -> int:
@@ -239,7 +240,7 @@ class Claim:
             self._outage.failed(error)
             self._again(self._interval_ms)
         else:
-            self.unhealthy = TierReason.CLAIM_AWAY.text(error=error)
+            self.unhealthy = HealthReason.CLAIM_AWAY.text(error=error)
             self._outage.failed(f"nothing is copied until then: {error}")
             self._again(self._backoff.next_ms())
             self._become(ClaimState.AWAY)

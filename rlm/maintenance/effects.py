@@ -12,8 +12,8 @@ from kafka_protocol.types import EpochEntry
 from rlm.link import messages
 from rlm.link.messages import OpenedSegment
 from rlmm.api import SegmentUpdate
-from rlmm.health_text import HEALTHY, HealthText
 from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata
+from runtime.health_reasons import HEALTHY, HealthText
 
 
 @dataclass(frozen=True, slots=True)

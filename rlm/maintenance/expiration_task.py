@@ -12,7 +12,6 @@ other partitions.
 from contextlib import nullcontext
 from typing import Final
 
-from rlm.health_reasons import TierReason
 from rlm.link.messages import PartitionSettings
 from rlm.maintenance.effects import (
     Carry,
@@ -40,6 +39,7 @@ from rlm.maintenance.store_gate import StoreGate
 from rlmm.api import SegmentUpdate
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
+from runtime.health_reasons import HealthReason
 
 PASS_MS: Final = 10_000
 """A pass ends with the segment that it is at then."""
@@ -67,7 +67,7 @@ def expiration_pass(
     if move is not None:
         taken: bool = yield MoveStart(move.offset, move.reason)
         if not taken:
-            return PassResult(unhealthy=TierReason.LOG_START_REFUSED.text(offset=move.offset))
+            return PassResult(unhealthy=HealthReason.LOG_START_REFUSED.text(offset=move.offset))
         # The next pass carries it, and its description says what followers have by then, also those
         # that join now.
         return PassResult(again_in_ms=0 if members >= move.offset else FOLLOWERS_MS)

@@ -15,7 +15,6 @@ from typing import Final
 
 from rlm.catch_ups import CatchUps
 from rlm.config import TierConfig
-from rlm.health_reasons import TierReason
 from rlm.link.endpoint import LinkEndedError, LinkFailureError
 from rlm.maintenance.assigned_partition import AssignedPartition
 from rlm.maintenance.copy_task import copied_through_report, withdraw_validation
@@ -26,7 +25,7 @@ from rlm.maintenance.performer import World
 from rlm.maintenance.task_run import MakeTask, TaskRun
 from rlm.workers import VALIDATION_POOL, Workers
 from rlmm.api import Fence, MetadataNotReadyError
-from rlmm.health_text import HEALTHY
+from runtime.health_reasons import HEALTHY, HealthReason
 from runtime.rng import Backoff
 from runtime.scheduler import Scheduler, Timer
 
@@ -151,6 +150,6 @@ class Following:
             known.own_backoff = known.own_backoff or self._new_backoff()
             delay_ms = known.own_backoff.next_ms()
             if not isinstance(error, LinkFailureError):  # else its next role is on the way
-                known.unhealthy = TierReason.METADATA.text(error=error)
+                known.unhealthy = HealthReason.METADATA.text(error=error)
         again = partial(self._run, known, withdraws=has_withdrawn and error is not None)
         known.own_timer = self._scheduler.call_later(delay_ms, again)

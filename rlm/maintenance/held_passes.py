@@ -11,15 +11,14 @@ from functools import partial
 from typing import Final
 
 from kafka_protocol.types import TopicIdPartition
-from rlm.health_reasons import TierReason
 from rlm.maintenance.assigned_partition import COPY, EXPIRE
 from rlm.maintenance.census import SLICE_PARTITIONS, PartitionKey
 from rlm.maintenance.store_gate import StoreGate
-from rlmm.health_text import HealthText
+from runtime.health_reasons import HealthReason, HealthText
 from runtime.rng import Backoff
 from runtime.scheduler import Scheduler, Timer
 
-_RED: Final = {COPY: TierReason.COPY_WAITS, EXPIRE: TierReason.EXPIRE_WAITS}
+_RED: Final = {COPY: HealthReason.COPY_WAITS, EXPIRE: HealthReason.EXPIRE_WAITS}
 
 
 class StoreWaits:

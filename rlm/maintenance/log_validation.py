@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kafka_protocol.types import EpochEntry
-from rlm.health_reasons import TierReason
 from rlm.link.messages import LogDescription, Loss, Restoration
 from rlm.maintenance.log_facts import LogFacts, RemoteSegment
 from rlmm import lineage
 from rlmm.api import Fence, PartitionHistory, SegmentHistory
-from rlmm.health_text import HealthText
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
+from runtime.health_reasons import HealthReason, HealthText
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def leader_epoch_too_low(log: LogDescription, history: PartitionHistory) -> Unhe
 def too_low(leader_epoch: int, used: int, in_vain: str = "") -> Unhealthy:
     """Unhealthy: `used` was used before. `in_vain`: why the controller gives none above it."""
     step = in_vain or "the controller is asked for a higher one"
-    text = TierReason.LEADER_EPOCH.text(leader_epoch=leader_epoch, used=used, step=step)
+    text = HealthReason.LEADER_EPOCH.text(leader_epoch=leader_epoch, used=used, step=step)
     return Unhealthy(Loss.LEADER_EPOCH, text, used)
 
 
@@ -123,11 +122,11 @@ def log_end_lost(log: LogDescription, history: PartitionHistory) -> Unhealthy | 
         return None
     restoration = restoration_of(log, history, proved)
     if restoration is not None:
-        text = TierReason.COPIES.text(offset=proved, begin=restoration.end)
+        text = HealthReason.COPIES.text(offset=proved, begin=restoration.end)
         return Unhealthy(Loss.LOG_END, text, restoration=restoration)
     # Where other records than the remote ones are here, adoption begins above both.
     begin = max(proved, log.log_end_offset + 1)
-    text = TierReason.LOG_END.text(offset=proved, log_end=log.log_end_offset, begin=begin)
+    text = HealthReason.LOG_END.text(offset=proved, log_end=log.log_end_offset, begin=begin)
     return Unhealthy(Loss.LOG_END, text)
 
 
@@ -402,7 +401,7 @@ def _log_start(log: LogDescription, history: PartitionHistory) -> int | Unhealth
     )
     if run is not None and facts.remote_start == run and not is_below:
         return run
-    return Unhealthy(Loss.LOG_START, TierReason.LOG_START.text(offset=local_start))
+    return Unhealthy(Loss.LOG_START, HealthReason.LOG_START.text(offset=local_start))
 
 
 def start_of_run(facts: LogFacts) -> int | None:
@@ -429,4 +428,4 @@ def hole_of(facts: LogFacts) -> Unhealthy:
     # With an unknown log start the broker refuses DeleteRecords below the local one.
     above = start_of_run(facts) if facts.log.log_start_known else None
     above = facts.log.local_log_start_offset if above is None else above
-    return Unhealthy(Loss.HOLE, TierReason.HOLE.text(offset=above))
+    return Unhealthy(Loss.HOLE, HealthReason.HOLE.text(offset=above))

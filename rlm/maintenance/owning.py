@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from kafka_protocol.types import TopicIdPartition
-from rlm.health_reasons import TierReason
 from rlm.link.endpoint import LinkEndedError
 from rlm.maintenance.assigned_partition import AssignedPartition
 from rlm.maintenance.copy_task import withdraw_validation
@@ -27,6 +26,7 @@ from rlm.maintenance.task_run import Ended, MakeTask, TaskRun
 from rlm.workers import VALIDATION_POOL, Workers
 from rlmm.api import REMOVER_FENCE, Fence, MetadataError, MetadataRefusedError
 from rsm_plugins.api import RemoteStorageError
+from runtime.health_reasons import HealthReason
 from runtime.rng import Backoff
 from runtime.scheduler import Scheduler
 
@@ -83,7 +83,7 @@ class Owning:
         if error is None:
             self.own(known)
             return
-        known.unhealthy = TierReason.INCARNATION.text(error=error)
+        known.unhealthy = HealthReason.INCARNATION.text(error=error)
         log.warning("cannot own %s: %s", known.tip.topic_partition, known.unhealthy)
         self.own_again(known, fresh=False)
 
@@ -129,9 +129,9 @@ class Owning:
                 self._ask_for_epoch(known, error.fence.leader_epoch)
                 return
             marked = error.fence == REMOVER_FENCE
-            known.unhealthy = (TierReason.MARKED if marked else TierReason.NEWER_OWNER).text()
+            known.unhealthy = (HealthReason.MARKED if marked else HealthReason.NEWER_OWNER).text()
         else:
-            known.unhealthy = TierReason.METADATA.text(error=error)
+            known.unhealthy = HealthReason.METADATA.text(error=error)
         self.own_again(known, fresh=True)
 
     def _ask_for_epoch(self, known: AssignedPartition, used: int) -> None:
@@ -184,10 +184,12 @@ class Owning:
         self, known: AssignedPartition, result: PassResult | None, error: BaseException | None
     ) -> None:
         if error is not None and not isinstance(error, RemoteStorageError):
-            known.unhealthy = TierReason.TAKING_OVER.text(error=error)
+            known.unhealthy = HealthReason.TAKING_OVER.text(error=error)
             self.own_again(known, fresh=isinstance(error, MetadataError))
             return
-        unhealthy = TierReason.TAKING_OVER.text(error=error) if result is None else result.unhealthy
+        unhealthy = (
+            HealthReason.TAKING_OVER.text(error=error) if result is None else result.unhealthy
+        )
         if unhealthy and unhealthy != known.unhealthy:
             log.error("%s: %s", known.tip.topic_partition, unhealthy)
         known.unhealthy, known.validated = unhealthy, error is None
@@ -213,7 +215,7 @@ class Owning:
         The broker is told so, then it is owned again.
         """
         self._spend(known)
-        known.unhealthy = TierReason.METADATA.text(error="the metadata topic lost records")
+        known.unhealthy = HealthReason.METADATA.text(error="the metadata topic lost records")
         self.forget_copies(known)
 
     def forget_copies(self, known: AssignedPartition) -> None:

@@ -12,7 +12,6 @@ from functools import partial
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.config import TierConfig
-from rlm.health_reasons import TierReason
 from rlm.link.endpoint import LinkEndedError, LinkFailureError
 from rlm.maintenance.assigned_partition import COPY, EXPIRE, AssignedPartition, CountDown, Pass
 from rlm.maintenance.census import PartitionKey
@@ -28,6 +27,8 @@ from rlm.plugin_calls import StoreClosedError, TaskCancelledError
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, Workers
 from rlmm.api import MetadataNotReadyError, MetadataRefusedError, MetadataWriteTimeoutError
 from rsm_plugins.api import RemoteStorageError
+from runtime.health_reasons import HealthReason
+from runtime.incidents import Incident
 from runtime.rng import Backoff
 from runtime.scheduler import Scheduler
 
@@ -203,7 +204,7 @@ class Passes:
             return True
         if isinstance(error, MetadataWriteTimeoutError | MetadataNotReadyError):
             log.warning("ownership of %s ends: %r", known.tip.topic_partition, error)
-            known.unhealthy = TierReason.METADATA.text(error=error)
+            known.unhealthy = HealthReason.METADATA.text(error=error)
             self._own_again(known)
             return True
         if isinstance(error, MetadataRefusedError):
@@ -214,7 +215,10 @@ class Passes:
             # the way.
             return False
         if not isinstance(error, RemoteStorageError):
-            log.error("a pass failed: partition=%s", known.tip.topic_partition, exc_info=error)
+            log.error(
+                Incident.DEFECT.line(what=f"a pass failed: partition={known.tip.topic_partition}"),
+                exc_info=error,
+            )
         return False
 
     def new_backoff(self) -> Backoff:

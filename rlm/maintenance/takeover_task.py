@@ -9,7 +9,6 @@ nothing may expire. The validation is repeated until a person has ended the loss
 from collections.abc import Sequence
 
 from kafka_protocol.types import EpochEntry
-from rlm.health_reasons import TierReason
 from rlm.link.messages import Loss, LossFound
 from rlm.maintenance.chain_restore import Index, chain_is_lost, restored_chain
 from rlm.maintenance.copy_task import copied_through_report, loss_report, nothing_copied_report
@@ -28,6 +27,7 @@ from rlm.maintenance.effects import (
 from rlm.maintenance.log_facts import LogFacts
 from rlm.maintenance.log_validation import ChainLost, Unhealthy, too_low, validate_log
 from rlmm.api import PartitionHistory
+from runtime.health_reasons import HealthReason
 
 
 def take_over() -> Task[PassResult]:
@@ -63,7 +63,9 @@ def take_over() -> Task[PassResult]:
             # Above the high watermark, which stands still until others are in sync. After an
             # unclean election nobody joins before the log is validated: chain and end are.
             yield Report(nothing_copied_report(facts))
-            return PassResult(unhealthy=TierReason.LOG_START_REFUSED.text(offset=verdict.log_start))
+            return PassResult(
+                unhealthy=HealthReason.LOG_START_REFUSED.text(offset=verdict.log_start)
+            )
         facts = yield Validate(closed_segments=False)
     yield Carry(verdict.log_start)
     yield Report(copied_through_report(facts))

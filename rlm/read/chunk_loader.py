@@ -16,11 +16,11 @@ from rlm.read.object_faults import LOG
 from rlm.read.remote_store import RemoteStore
 from rlm.read.segment_index import SegmentIndex
 from rlm.workers import READER_POOL
-from rlmm.health_text import named
 from rsm_plugins.api import RemoteObjectDamagedError, RemoteResourceNotFoundError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.clock import Clock
 from runtime.disk import Disk, OpenFile
+from runtime.raised import named
 
 PART_BYTES = 1 << 20
 

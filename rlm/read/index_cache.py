@@ -18,13 +18,13 @@ from rlm.read.remote_store import RemoteStore
 from rlm.read.segment_index import DamagedIndexError, SegmentIndex
 from rlm.read.wait_queue import Waiter
 from rlm.workers import READER_POOL
-from rlmm.health_text import named
 from rsm_plugins.api import (
     RemoteObjectDamagedError,
     RemoteResourceNotFoundError,
 )
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from runtime.clock import Clock
+from runtime.raised import named
 
 MEMORY_BYTES, TRANSACTION_INDEXES_MAX = 8 << 20, 64
 DISTRUSTED_MAX = 10_000

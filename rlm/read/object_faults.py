@@ -14,10 +14,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from kafka_protocol.wire.primitives import uuid_to_text
-from rlm.health_reasons import TierReason
 from rlm.link.messages import PartitionHealth
 from rlmm.api import MetadataNotReadyError
-from rlmm.health_text import HealthText
 from rsm_plugins.api import RemoteResourceNotFoundError
 from rsm_plugins.segment import (
     IndexType,
@@ -25,6 +23,7 @@ from rsm_plugins.segment import (
     RemoteLogSegmentMetadata,
     SegmentState,
 )
+from runtime.health_reasons import HealthReason, HealthText
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +68,7 @@ class _Fault:
     @property
     def unhealthy(self) -> HealthText:
         """What health says of it."""
-        return TierReason.OBJECT.text(**self._facts, offset=self.metadata.end_offset + 1)
+        return HealthReason.OBJECT.text(**self._facts, offset=self.metadata.end_offset + 1)
 
     @property
     def _facts(self) -> dict[str, object]:
@@ -81,7 +80,7 @@ class _Fault:
         }
 
     def __str__(self) -> str:
-        return TierReason.OBJECT.said(**self._facts)
+        return HealthReason.OBJECT.said(**self._facts)
 
 
 class ObjectFaults:
@@ -185,7 +184,7 @@ class ObjectFaults:
                 still.append(fault)
         unhealthy = [_health(fault) for fault in still[:NAMED_MAX]]
         if len(still) > NAMED_MAX:
-            more = TierReason.MORE_OBJECTS.text(count=len(still) - NAMED_MAX)
+            more = HealthReason.MORE_OBJECTS.text(count=len(still) - NAMED_MAX)
             unhealthy.append(PartitionHealth(b"", -1, more))
         return unhealthy
 

@@ -16,7 +16,6 @@ from kafka_protocol.files import epoch_checkpoint, producer_snapshot
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.catch_ups import CatchUps
 from rlm.config import TierConfig
-from rlm.health_reasons import TierReason
 from rlm.link.endpoint import Reply
 from rlm.link.messages import (
     AuxiliaryState,
@@ -48,10 +47,10 @@ from rlm.read.timestamp_search import TimestampSearches
 from rlm.workers import EXPIRATION_POOL, READER_POOL, Workers
 from rlmm import lineage
 from rlmm.api import MetadataError
-from rlmm.health_text import HealthText
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata, SegmentState
 from runtime.disk import OpenFile
+from runtime.health_reasons import HealthReason, HealthText
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -377,7 +376,7 @@ class ReadPath:
             ("index cache", self._index_files.failure),
         ):
             if failure is not None:
-                off = TierReason.CACHE_OFF.text(cache=what, error=failure)
+                off = HealthReason.CACHE_OFF.text(cache=what, error=failure)
                 unhealthy.append(PartitionHealth(b"", -1, off))
         return unhealthy
 
@@ -389,7 +388,7 @@ class ReadPath:
             self._failed_reads, self._reads_failed_ms = failed, now_ms
         if not failed or now_ms - self._reads_failed_ms >= READS_FAIL_MS:
             return []
-        return [TierReason.READS.text(count=failed, error=reason)]
+        return [HealthReason.READS.text(count=failed, error=reason)]
 
     @property
     def is_idle(self) -> bool:

@@ -32,7 +32,6 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # no stub
 
 from kafka_protocol.types import NO_GROUP, REMOTE_LOG_METADATA_TOPIC
-from rlmm.health_text import HEALTHY, HealthText
 from rlmm.store import START, Position
 from rlmm.topic_based.settings import ManagerSettings
 from rlmm.topic_based.topic_port import (
@@ -42,13 +41,13 @@ from rlmm.topic_based.topic_port import (
     Diverged,
     ReachedEnd,
     TopicEvent,
-    TopicReason,
     TopicRecord,
     TopicUnavailableError,
     Unreadable,
     damaged,
 )
 from runtime.clock import Clock, SystemClock
+from runtime.health_reasons import HEALTHY, HealthReason, HealthText
 from runtime.log_context import Outage
 
 log = logging.getLogger(__name__)
@@ -132,7 +131,7 @@ class Refusals:
         shown = "; ".join(reasons[:_REFUSALS_SHOWN])
         if len(reasons) > _REFUSALS_SHOWN:
             shown += f"; and {len(reasons) - _REFUSALS_SHOWN} more"
-        return TopicReason.REFUSED.text(error=shown, topic=REMOTE_LOG_METADATA_TOPIC)
+        return HealthReason.TIER_REFUSED.text(error=shown, topic=REMOTE_LOG_METADATA_TOPIC)
 
 
 class ConfluentPort:

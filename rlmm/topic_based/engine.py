@@ -33,7 +33,6 @@ from rlmm.api import (
 )
 from rlmm.barrier import barrier
 from rlmm.events import MetadataEvent
-from rlmm.health_text import HEALTHY
 from rlmm.lifecycle import PartitionFacts, Verdict
 from rlmm.store import MetadataStore, PartitionKey, partition_key
 from rlmm.topic_based.asked_roles import AskedRoles
@@ -52,6 +51,7 @@ from rlmm.topic_based.topic_port import (
 from rlmm.topic_based.view_cache import ViewCache
 from rlmm.topic_based.writes import Write
 from runtime.clock import Clock
+from runtime.health_reasons import HEALTHY
 from runtime.rng import Rng
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager, contextmanager
 
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import MetadataNotReadyError, PartitionDeletion, PartitionHistory
-from rlmm.health_text import HealthText
 from rlmm.lifecycle import PartitionFacts, SegmentEntry, deletion_of, history_of
 from rlmm.partition_view import PartitionView
 from rlmm.store import MetadataStore, PartitionKey, partition_key
@@ -14,6 +13,7 @@ from rlmm.topic_based.roles import Role, Tracked
 from rlmm.topic_based.topic_port import metadata_partition_for, without_end
 from rlmm.topic_based.view_cache import ViewCache
 from rsm_plugins.segment import RemoteLogSegmentId
+from runtime.health_reasons import HealthText
 
 
 def home_of(key: PartitionKey, partition_count: int) -> int:

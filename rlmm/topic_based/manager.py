@@ -26,7 +26,6 @@ from rlmm.api import (
     SegmentUpdate,
 )
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
-from rlmm.health_text import HEALTHY, HealthText
 from rlmm.lifecycle import SegmentEntry
 from rlmm.partition_view import ABORTING_SEGMENTS_MAX
 from rlmm.rocksdb_store import RocksdbStore
@@ -41,6 +40,8 @@ from rlmm.topic_based.topic_port import TopicPort, TopicUnavailableError
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from runtime.clock import Clock, SystemClock
 from runtime.executors import spawn_thread
+from runtime.health_reasons import HEALTHY, HealthText
+from runtime.incidents import Incident
 from runtime.rng import Rng, SystemRng
 
 log = logging.getLogger(__name__)
@@ -338,7 +339,7 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
                     self._stop.wait(self._retry_ms / 1_000)
                 self.turn()
         except Exception as e:  # a loop's top: say it and end
-            log.exception("metadata manager ends")
+            log.exception(Incident.DEFECT.line(what="metadata manager ends"))
             self._fail(f"{type(e).__name__}: {e}")
         finally:
             self._stopped.set()
@@ -353,7 +354,7 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
             partition_count = self._port.connect()
         except TopicUnavailableError as e:
             if now_ms >= self._give_up_at_ms:
-                log.error("metadata topic stays away, remote storage cannot work: %s", e)  # noqa: TRY400
+                log.error(Incident.METADATA_TOPIC_AWAY.line(error=e))  # noqa: TRY400
                 self._fail(f"the metadata topic stays away: {e}")
             self._next_poll_ms = now_ms + self._retry_ms
             self._retry_ms = min(max(1, self._retry_ms * 2), _RETRY_MAX_MS)

@@ -10,10 +10,8 @@ from rlmm.api import (
     PartitionDeletion,
     RemovesDeletedTopics,
 )
-from rlmm.health_text import HealthText
 from rlmm.topic_based.removal_policy import (
     ClusterImage,
-    RemovalReason,
     Standing,
     first_of,
     standing_of,
@@ -21,6 +19,7 @@ from rlmm.topic_based.removal_policy import (
 )
 from rlmm.topic_based.removal_ports import NotTakenError, RemovedTopics
 from runtime.clock import Clock
+from runtime.health_reasons import HealthReason, HealthText
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ class RemovalNotes:
             try:
                 self._note_emptied(known, image)
             except NotTakenError as error:  # deleting waits for no answer
-                self._not_taken = (RemovalReason.NOT_TAKEN.text(error=error),)
+                self._not_taken = (HealthReason.REMOVALS_NOT_TAKEN.text(error=error),)
             self._tell(found)
 
     def _note_emptied(self, known: list[PartitionDeletion], image: ClusterImage) -> None:

@@ -13,7 +13,7 @@ from enum import Enum
 
 from kafka_protocol.wire.primitives import uuid_to_text
 from rlmm.api import PartitionDeletion
-from rlmm.health_text import HealthReason, HealthText
+from runtime.health_reasons import HealthReason, HealthText
 
 _NAMED_MAX = 20
 
@@ -34,43 +34,6 @@ class ClusterImage:
     removed_ids: frozenset[bytes]
     cluster_id: str
     removals_are_listed: bool = True
-
-
-class RemovalReason(HealthReason):
-    """What the remover finds that only a person can settle."""
-
-    MARKED_BUT_EXISTS = (
-        "{topic} was being deleted, and exists: the cluster metadata are of an earlier time. "
-        "Nothing of it is copied or deleted",
-        "the metadata log is of an earlier time than the deletion",
-        "delete the topic once more to continue, or bring back the newer metadata log",
-    )
-    UNKNOWN = (
-        "{topic} has remote segments, and the cluster metadata know neither that it exists nor "
-        "that it was removed: they are kept",
-        "the metadata log is of an earlier time than the topic, or Apache Kafka or an unreleased "
-        "version of ours deleted the topic",
-        "Restore the metadata log, or give them up: tidemark remote forget {topic_id}",
-    )
-    MISSING = (
-        "{topic} is missing in the cluster metadata, and its removal was not read: its remote "
-        "segments are kept",
-        "yellow: the topic was deleted while this broker was away or behind, and the snapshots of "
-        "Apache Kafka's controllers do not tell what was removed; or the metadata log is of an "
-        "earlier time than the topic",
-        "if the topic was deleted, give them up: tidemark remote forget {topic_id}; else restore "
-        "the metadata log",
-    )
-    NOT_TAKEN = (
-        "the metadata log does not take what is known of removed topics: {error}",
-        "the record is tried again at each pass; deleting their remote data continues",
-        "see that the disk of metadata.log.dir can be written and the controllers reached",
-    )
-    MORE = (
-        "and {count} more such topic ids",
-        "as the lines before it, of which 20 are shown",
-        "as in those lines; the next ones are shown then",
-    )
 
 
 class Standing(Enum):
@@ -99,15 +62,15 @@ def text_of(standing: Standing, known: PartitionDeletion) -> HealthText:
     topic = f"topic {known.partition.topic} (id {topic_id})"
     match standing:
         case Standing.MARKED_BUT_EXISTS:
-            return RemovalReason.MARKED_BUT_EXISTS.text(topic=topic)
+            return HealthReason.MARKED_BUT_EXISTS.text(topic=topic)
         case Standing.MISSING:
-            return RemovalReason.MISSING.text(topic=topic, topic_id=topic_id)
+            return HealthReason.MISSING_TOPIC.text(topic=topic, topic_id=topic_id)
         case _:
-            return RemovalReason.UNKNOWN.text(topic=topic, topic_id=topic_id)
+            return HealthReason.UNKNOWN_TOPIC.text(topic=topic, topic_id=topic_id)
 
 
 def first_of(texts: Iterable[HealthText]) -> tuple[HealthText, ...]:
     """The first ones, each once, and how many more there are."""
     lines = tuple(dict.fromkeys(texts))
     more = len(lines) - _NAMED_MAX
-    return lines if more <= 0 else (*lines[:_NAMED_MAX], RemovalReason.MORE.text(count=more))
+    return lines if more <= 0 else (*lines[:_NAMED_MAX], HealthReason.MORE_TOPICS.text(count=more))

@@ -32,7 +32,6 @@ from rlmm.api import (
     RemovesDeletedTopics,
     SegmentUpdate,
 )
-from rlmm.health_text import HealthText
 from rlmm.topic_based.removal_notes import RemovalNotes
 from rlmm.topic_based.removal_policy import Standing, standing_of
 from rlmm.topic_based.removal_ports import (
@@ -53,6 +52,7 @@ from rlmm.topic_based.removal_steps import (
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from runtime.clock import Clock
+from runtime.health_reasons import HealthText
 from runtime.log_context import Outage
 
 log = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ from enum import Enum
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import Fence
 from rlmm.events import MetadataEvent
-from rlmm.health_text import HEALTHY, HealthText
 from rlmm.lifecycle import Verdict
 from rlmm.store import PartitionKey, Position, partition_key
 from rlmm.topic_based.end_reads import EndReads
 from rlmm.topic_based.writes import Writes
+from runtime.health_reasons import HEALTHY, HealthText
 
 
 class Stage(Enum):

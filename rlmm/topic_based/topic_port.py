@@ -12,39 +12,13 @@ from typing import Protocol
 
 from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition
-from rlmm.health_text import HealthReason, HealthText
 from rlmm.store import Position
-
-
-class TopicReason(HealthReason):
-    """What reading the metadata topic finds."""
-
-    DAMAGED = (
-        "{name} cannot be read on: its batch at offset {offset} is damaged. Nothing is copied, "
-        "raised or deleted for the partitions whose remote segments it lists",
-        "bytes of that log changed on its disk; all other metadata partitions continue",
-        "stop the broker and bring the directory of that partition back from a copy; without one "
-        "start the broker again and see `tidemark log inspect {topic} {partition}`",
-    )
-    REFUSED = (
-        "the clients of this tier are refused by {error}. Records of remote segments in "
-        "partitions of {topic} that lie there are neither read nor written: nothing of theirs is "
-        "copied or deleted",
-        "its secret of the cluster is another one than this broker's",
-        "put the same file (tidemark.cluster.secret.file) on all brokers, and restart those that "
-        "had another one",
-    )
-    NO_END = (
-        "{name}: its leader has not said for {seconds} s where its log ends. What deleted topics "
-        "left in the remote store is not removed where its records are there",
-        "the broker that leads that metadata partition is away, or answers no ListOffsets",
-        "start the broker that leads it, and if it runs, restart this one",
-    )
+from runtime.health_reasons import HealthReason, HealthText
 
 
 def damaged(partition: int, offset: int) -> HealthText:
     """That a metadata partition cannot be read on from `offset`."""
-    return TopicReason.DAMAGED.text(
+    return HealthReason.METADATA_DAMAGED.text(
         name=f"{REMOTE_LOG_METADATA_TOPIC}-{partition}",
         offset=offset,
         topic=REMOTE_LOG_METADATA_TOPIC,
@@ -55,7 +29,7 @@ def damaged(partition: int, offset: int) -> HealthText:
 def without_end(partition: int, seconds: int) -> HealthText:
     """That nobody says up to where a metadata partition must be read."""
     name = f"{REMOTE_LOG_METADATA_TOPIC}-{partition}"
-    return TopicReason.NO_END.text(name=name, seconds=seconds)
+    return HealthReason.METADATA_END.text(name=name, seconds=seconds)
 
 
 class TopicUnavailableError(TidemarkError):

@@ -11,8 +11,8 @@ from rsm_plugins.api import (
     RemoteStorageManager,
 )
 from rsm_plugins.contract import expect, samples
-from rsm_plugins.raised import described
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from runtime.raised import described
 
 _NO_SETTINGS: Mapping[str, str] = {}
 

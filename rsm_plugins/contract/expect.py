@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO, TypeVar
 
 from rsm_plugins.contract.samples import read
-from rsm_plugins.raised import described
+from runtime.raised import described
 
 T = TypeVar("T")
 Errors = type[BaseException] | tuple[type[BaseException], ...]

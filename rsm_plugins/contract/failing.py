@@ -13,9 +13,9 @@ from rsm_plugins.api import (
 from rsm_plugins.contract import expect
 from rsm_plugins.contract.base import Promises
 from rsm_plugins.contract.samples import large_log, segment_data
-from rsm_plugins.raised import described
 from rsm_plugins.segment import IndexType
 from rsm_plugins.settings import PREFIX, Setting
+from runtime.raised import described
 
 _NONSENSE = "\x01 no value of anything"
 

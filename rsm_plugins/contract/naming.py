@@ -12,7 +12,7 @@ from rsm_plugins.api import (
 from rsm_plugins.contract import expect, samples
 from rsm_plugins.contract.base import Promises
 from rsm_plugins.contract.samples import LOG_BYTES, segment_data
-from rsm_plugins.raised import described
+from runtime.raised import described
 
 _NO_TOPICS = ("../../etc", "a/b", "..", "", "/abs", "a\0b")
 _LONGEST_TOPIC = "t" * 249

@@ -14,8 +14,8 @@ from rsm_plugins.contract import expect
 from rsm_plugins.contract.base import Promises
 from rsm_plugins.contract.flaky import Failure, FlakyStore
 from rsm_plugins.contract.samples import INDEX_BYTES, LOG_BYTES, read, segment_data
-from rsm_plugins.raised import described
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
+from runtime.raised import described
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from rsm_plugins.api import (
 )
 from rsm_plugins.contract import AllPromises, expect, samples
 from rsm_plugins.contract.flaky import FlakyStore
-from rsm_plugins.raised import described
+from runtime.raised import described
 
 PROMISE_DEADLINE_S = 40.0
 _CLEAN_UP_S = 15.0

@@ -70,7 +70,7 @@ SHORT_FILES = {
     "pipeline/spark/reading.py": "loaded when something is read: `source` must be light",
     "pipeline/spark/stream_reader_42.py": "needs PySpark 4.2",
     "rlmm/loader.py": "loads a plugin by its name",
-    "rsm_plugins/raised.py": "below the contract and what health says, which share it",
+    "runtime/raised.py": "below the contract and what health says, which share it",
     "rsm_plugins/hdfs/native_fs.py": "needs hdfs-native, an extra",
 }
 """Files of the packages that are shorter than a subject, and why they are files."""

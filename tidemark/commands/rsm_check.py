@@ -27,7 +27,7 @@ from rsm_plugins.contract.run import (
     promise_names,
     sentence_of,
 )
-from rsm_plugins.raised import described
+from runtime.raised import described
 from tidemark.remote.options import ToolCommand
 from tidemark.remote.progress import progress
 from tidemark.remote.segments_view import make_console

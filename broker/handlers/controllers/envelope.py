@@ -30,6 +30,7 @@ from kafka_protocol.wire.schema import Versions
 from runtime.clock import Clock
 from runtime.disk_errors import Seldom
 from runtime.executors import Pool
+from runtime.incidents import Incident
 from runtime.work import Pace, Steps, run_in_steps
 
 log = logging.getLogger(__name__)
@@ -120,7 +121,11 @@ class EnvelopeHandler(DecodedHandler):
         except CloseConnection as cause:  # it would be the broker's connection
             raise ApiError(ErrorCode.INVALID_REQUEST, cause.reason) from cause
         except Exception as cause:
-            log.exception("request failed: api=%s version=%d", message.name, header.api_version)
+            log.exception(
+                Incident.DEFECT.line(
+                    what=f"request failed: api={message.name} version={header.api_version}"
+                )
+            )
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{message.name} failed") from cause
         return await _packed(header, answer)
 

@@ -25,6 +25,7 @@ from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.active.term import ControllerTerm
 from metadata_topic.raft.effects import RoleChanged
 from metadata_topic.raft.roles import Role
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +163,7 @@ class ControllerLoop:
             self._give_up(reason)
 
     def _give_up(self, reason: str) -> None:
-        log.error("this controller cannot continue: %s", reason)
+        log.error(Incident.CONTROLLER_GIVES_UP.line(reason=reason))
         self._world.resign(reason)
 
     def close(self) -> None:

@@ -64,6 +64,7 @@ from metadata_topic.raft.events import (
 )
 from metadata_topic.raft.messages import BatchFacts, Request
 from metadata_topic.raft.roles import Role
+from runtime.incidents import Incident
 from runtime.scheduler import Timer
 from runtime.work import WorkQueue
 
@@ -208,7 +209,7 @@ class RaftDriver:
                 while self._events and not self._is_over:
                     self._step(self._events.popleft())
         except Exception as error:  # a bug, or the disk: nobody knows what is on it
-            log.exception("the replica of the metadata log fails")
+            log.exception(Incident.DEFECT.line(what="the replica of the metadata log fails"))
             self._fail(error)
         finally:
             self._is_stepping = False
@@ -231,7 +232,9 @@ class RaftDriver:
                 try:
                     notice()
                 except Exception as error:  # a bug: what stands on the log has missed something
-                    log.exception("what stands on the metadata log fails")
+                    log.exception(
+                        Incident.DEFECT.line(what="what stands on the metadata log fails")
+                    )
                     self._fail(error)
         finally:
             self._is_notifying = False
@@ -274,7 +277,7 @@ class RaftDriver:
             case Closed():
                 self._end()
             case Fatal(reason):
-                log.error("the replica of the metadata log must end: %s", reason)
+                log.error(Incident.METADATA_REPLICA_ENDS.line(reason=reason))
                 self._fail(RaftFailureError(reason))
             case Refuse():
                 raise AssertionError("a proposal was appended and refused")

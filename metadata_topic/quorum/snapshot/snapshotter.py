@@ -47,6 +47,7 @@ from metadata_topic.raft.events import LogStartRaised, SnapshotWritten
 from metadata_topic.raft.log_view import SnapshotFile
 from metadata_topic.raft.messages import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
+from runtime.incidents import Incident
 from runtime.ports import Ports
 from runtime.work import OnPool, Pace, Runner, Steps, Until, Work
 
@@ -229,7 +230,9 @@ class Snapshotter:
 
     def _break(self, error: Exception) -> None:
         """A bug of ours: the log is not touched by it, but nobody can rely on snapshots."""
-        log.error("making a snapshot failed in an unknown way", exc_info=error)
+        log.error(
+            Incident.DEFECT.line(what="making a snapshot failed in an unknown way"), exc_info=error
+        )
         self.metrics.failures.inc()
         self.problem = f"making a snapshot failed: {error!r}"
         self._wants_cleaning = False

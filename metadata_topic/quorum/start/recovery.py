@@ -48,6 +48,7 @@ from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
 from runtime.clock import Clock
 from runtime.collector import resting_collector
 from runtime.disk import Disk
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 _UNREADABLE = (
@@ -205,7 +206,7 @@ def repair(
     make_dirs_durably(disk, found.directory)
     files.remove_leftovers()
     for snapshot_id, reason in found.damaged:
-        log.error("damaged snapshot put aside: file=%s reason=%s", snapshot_id.file_name, reason)
+        log.error(Incident.SNAPSHOT_DAMAGED.line(file=snapshot_id.file_name, reason=reason))
         files.put_aside(snapshot_id)
     verdict = found.verdict
     start = 0 if found.snapshot_id is None else found.snapshot_id.end_offset

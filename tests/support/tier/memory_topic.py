@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rlmm.health_text import HEALTHY, HealthText
 from rlmm.store import Position
 from rlmm.topic_based.topic_port import (
     Appended,
@@ -23,6 +22,7 @@ from rlmm.topic_based.topic_port import (
     Unreadable,
     damaged,
 )
+from runtime.health_reasons import HEALTHY, HealthText
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from rlm.plugins import Plugins
 from rlm.service import REPORT_MS
 from rlm.tier_process import configure_plugins
 from rlmm.api import MetadataNotReadyError, RemoteLogMetadataManager, features_off
-from rlmm.health_text import HealthText
 from rlmm.memory import InMemoryRemoteLogMetadataManager
 from rlmm.testing import FENCE, PARTITION
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
@@ -25,6 +24,7 @@ from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from rsm_plugins.settings import Setting
 from rsm_plugins.testing import segment
+from runtime.health_reasons import HealthText
 from tests.support.sim.clock import ManualClock
 from tests.support.tier.least_manager import LeastManager
 from tests.support.tier.log_in_memory import SimulatedBroker

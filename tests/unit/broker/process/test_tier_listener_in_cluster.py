@@ -24,10 +24,10 @@ from broker.node.endpoints import free_port
 from broker.process.tier_listener import TierListener, identity_in_cluster
 from broker.topics.cluster import ClusterView
 from metadata_topic.image.model import BrokerImage, Endpoint
-from rlmm.health_text import HEALTHY, HealthText
 from rlmm.topic_based.confluent_port import ConfluentPort
 from rlmm.topic_based.settings import parse
 from rlmm.topic_based.topic_port import TopicUnavailableError
+from runtime.health_reasons import HEALTHY, HealthText
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.ports import simulated
 from tests.support.worlds.admin import Admin

@@ -13,7 +13,7 @@ from broker.replica.errors import ReplicaNotAvailable
 from broker.replica.topic_metrics import TopicMetrics
 from rlm.config import TierConfig
 from rlm.link.messages import Health, PartitionHealth
-from rlmm.health_text import HealthText
+from runtime.health_reasons import HealthText
 from runtime.ports import system_ports
 
 

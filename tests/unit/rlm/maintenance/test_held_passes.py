@@ -7,8 +7,8 @@ from rlm.maintenance.assigned_partition import COPY, EXPIRE, Pass
 from rlm.maintenance.census import SLICE_PARTITIONS, PartitionKey
 from rlm.maintenance.effects import PassResult
 from rlm.maintenance.held_passes import HeldPasses, StoreWaits
-from rlmm.health_text import HEALTHY
 from rsm_plugins.api import RetriableRemoteStorageError
+from runtime.health_reasons import HEALTHY
 from runtime.rng import Backoff
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.rng import SeededRng

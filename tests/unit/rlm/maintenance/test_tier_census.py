@@ -4,13 +4,13 @@ import threading
 from types import SimpleNamespace
 
 from kafka_protocol.types import TopicIdPartition
-from rlm.health_reasons import TierReason
 from rlm.link.messages import PartitionSettings
 from rlm.maintenance.assigned_partition import AssignedPartition
 from rlm.maintenance.census import NAMED_MAX, SLICE_PARTITIONS, Census, Counted, PartitionKey
 from rlmm.store import partition_key
 from rlmm.topic_based.lookups import Lookups
 from rlmm.topic_based.roles import Role, Stage, Tracked
+from runtime.health_reasons import HealthReason
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.scheduler import ManualScheduler
 
@@ -73,7 +73,7 @@ def test_what_goes_between_two_turns_is_not_counted() -> None:
 def test_of_many_unhealthy_ones_the_first_are_named_and_the_others_counted() -> None:
     scene = Scene(NAMED_MAX + 7)
     for known in scene.partitions.values():
-        known.unhealthy = TierReason.METADATA.text(error="gone")
+        known.unhealthy = HealthReason.METADATA.text(error="gone")
     scene.census.take(scene.found.append)
     unhealthy_ones = scene.found[0].unhealthy_ones()
     assert len(unhealthy_ones) == NAMED_MAX + 1

@@ -7,8 +7,8 @@ import pytest
 
 from rlm.maintenance.claim import validate
 from rlm.maintenance.incarnation import Counter, Incarnations, dump, parse
-from rlmm.health_text import HEALTHY
 from runtime.disk import Disk
+from runtime.health_reasons import HEALTHY
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.rng import SeededRng
 

@@ -1,4 +1,4 @@
-"""How an error of a plugin is named: one that its interface does not have, with its place.
+"""Names errors of plugins: one that the interface does not have, with its class and place.
 
 A plugin may raise anything. The text of a `KeyError` alone says nothing to its author.
 """
@@ -6,8 +6,6 @@ A plugin may raise anything. The text of a `KeyError` alone says nothing to its 
 import sys
 import traceback
 from typing import Final
-
-from rsm_plugins.api import RemoteStorageError
 
 _NO_AUTHORS: Final = sys.stdlib_module_names | {
     "kafka_protocol", "rlm", "rlmm", "rsm_plugins", "runtime", "tenacity", "tidemark",
@@ -19,7 +17,13 @@ def described(error: BaseException) -> str:
     """Class and message of an error; where the plugin raised it if its interface has none such."""
     text = str(error)
     text = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return text if isinstance(error, RemoteStorageError) else text + raised_at(error)
+    return text if _is_declared(error, "rsm_plugins") else text + raised_at(error)
+
+
+def named(error: BaseException) -> str:
+    """The text of an error of ours or of the system; of any other its class and place, too."""
+    is_plain = isinstance(error, OSError) or _is_declared(error, "kafka_protocol")
+    return str(error) or repr(error) if is_plain and not raised_at(error) else described(error)
 
 
 def raised_at(error: BaseException) -> str:
@@ -33,3 +37,8 @@ def raised_at(error: BaseException) -> str:
         return ""
     _, frame, line = [one for one in others if one[0] == others[0][0]][-1]
     return f" ({frame.f_code.co_filename}:{line})"
+
+
+def _is_declared(error: BaseException, package: str) -> bool:
+    """Whether the error's class, or one that it extends, is of a package of ours."""
+    return any(one.__module__.partition(".")[0] == package for one in type(error).__mro__)
