@@ -85,9 +85,8 @@ def validate(found: int | None, known: Counter) -> HealthText:
     if known.claimed is None or found in (*known.before, known.claimed):
         return HEALTHY
     if found is None:
-        return (
-            HealthReason.CLAIM_MISSING.text(claimed=known.claimed) if known.was_there else HEALTHY
-        )
+        missing = HealthReason.CLAIM_MISSING.text(claimed=known.claimed)
+        return missing if known.was_there else HEALTHY
     if found < (*known.before, known.claimed)[0]:
         return HEALTHY
     return HealthReason.CLAIM_REFUSED.text(found=found, claimed=known.claimed)
