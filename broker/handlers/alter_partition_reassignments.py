@@ -49,7 +49,7 @@ class AlterPartitionReassignmentsHandler(DecodedHandler):
                 defaults=self._defaults,
                 timeout_ms=request.timeout_ms,
             )
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _refused(request, error)
         return await run_in_steps(_answer(request, errors))
 

@@ -64,7 +64,7 @@ class AlterReplicaLogDirsHandler(DecodedHandler):
     async def _begun(self, tp: TopicPartition, path: str) -> ErrorCode:
         try:
             await self._moves.alter(tp, path)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return code_of(error, "alter log directories")
         return ErrorCode.NONE
 

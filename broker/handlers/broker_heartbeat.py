@@ -51,7 +51,7 @@ class BrokerHeartbeatHandler(DecodedHandler):
             answer: HeartbeatAnswer = await outcome_of(
                 lambda done: self._brokers.heartbeat(asked, done, timeout_ms=self._timeout_ms)
             )
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _Response(error_code=int(code_of(error, "take a heartbeat")))
         return _Response(
             is_caught_up=answer.is_caught_up,

@@ -55,7 +55,7 @@ class BrokerRegistrationHandler(DecodedHandler):
                     free_descriptors=request.free_descriptors,
                 )
             )
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _Response(error_code=int(code_of(error, "register a broker")))
         return _Response(broker_epoch=epoch)
 

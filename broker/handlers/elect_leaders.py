@@ -51,7 +51,7 @@ class ElectLeadersHandler(DecodedHandler):
         )
         try:
             elected: list[ElectedTopic] = await self._submit(decide, timeout_ms=request.timeout_ms)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _refused(request, int(code_of(error, "elect leaders")), message_of(error))
         return await run_in_steps(_answer(elected))
 

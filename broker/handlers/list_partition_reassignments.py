@@ -53,7 +53,7 @@ class ListPartitionReassignmentsHandler(DecodedHandler):
             found: list[OngoingReassignment] = await self._submit(
                 look, timeout_ms=request.timeout_ms
             )
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _refused(error)
         return await run_in_steps(_answer(found))
 

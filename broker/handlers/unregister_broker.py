@@ -36,7 +36,7 @@ class UnregisterBrokerHandler(DecodedHandler):
         """Answer when the metadata log holds it."""
         try:
             await self._submit(partial(unregister_broker.steps, broker_id=request.broker_id))
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _refused(error)
         return _Response(error_message="")  # as Kafka: not null
 

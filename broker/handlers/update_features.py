@@ -61,7 +61,7 @@ class UpdateFeaturesHandler(DecodedHandler):
                 if not request.validate_only:
                     done_before = f"{KRAFT_VERSION} has level {to_level.level}, the others failed: "
             await self._decide(updates, request.timeout_ms, validate_only=request.validate_only)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _refused(error, done_before)
         if context.api_version >= 2:
             return _Response()

@@ -56,7 +56,7 @@ class AlterPartitionHandler(DecodedHandler):
         )
         try:
             altered: list[AlteredPartition] = await self._submit(decide)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _Response(error_code=int(code_of(error, "alter partitions")))
         refused = [(one.replica, one.error) for one in altered if one.error is not None]
         if refused:

@@ -42,7 +42,7 @@ class ControllerRegistrationHandler(DecodedHandler):
         )
         try:
             await self._submit(partial(register_controller, registration=registration))
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             code = code_of(error, "register a controller")
             return _Response(error_code=int(code), error_message=message_of(error))
         return _Response()

@@ -40,6 +40,6 @@ class AllocateProducerIdsHandler(DecodedHandler):
         )
         try:
             block: ProducerIdBlock = await self._submit(decide)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _Response(error_code=int(code_of(error, "allocate producer ids")))
         return _Response(producer_id_start=block.first_id, producer_id_len=block.size)

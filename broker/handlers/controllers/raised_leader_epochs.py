@@ -44,7 +44,7 @@ class RaiseLeaderEpochsHandler(DecodedHandler):
         )
         try:
             refused: dict[ReplicaId, KafkaError] = await self._submit(decide)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _Response(error_code=int(code_of(error, "raise leader epochs")))
         return _Response(
             partitions=[

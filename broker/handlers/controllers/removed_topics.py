@@ -37,6 +37,6 @@ class UpdateRemovedTopicsHandler(DecodedHandler):
 
         try:
             await self._submit(decide)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _Response(error_code=int(code_of(error, "update removed topics")))
         return _Response()

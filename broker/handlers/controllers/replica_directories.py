@@ -69,7 +69,7 @@ class AssignReplicasToDirsHandler(DecodedHandler):
 
         try:
             gone = await self._submit(decide)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _Response(error_code=int(code_of(error, "assign replicas to directories")))
         return _Response(
             directories=[_answer(directory, gone) for directory in request.directories]
@@ -98,7 +98,7 @@ class AssignReplicasToDirsHandler(DecodedHandler):
 
         try:
             return await self._submit(decide)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _Response(error_code=int(code_of(error, "forget a log directory")))
 
 
