@@ -1,4 +1,4 @@
-"""AddRaftVoter (80): an operator lets one more controller vote.
+"""AddRaftVoter (80): an operator adds a controller to the voters.
 
 Versions:
 

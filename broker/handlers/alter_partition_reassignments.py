@@ -1,11 +1,11 @@
-"""AlterPartitionReassignments (45): an operator gives partitions other replicas, or cancels that.
+"""AlterPartitionReassignments (45): moves partitions to other replicas, or cancels a move.
 
 Versions:
 
 * 0: KIP-455; flexible from the start.
 * 1: whether the number of replicas may change (KIP-860).
 
-It needs Alter on the cluster, where there is an authorizer.
+With an authorizer it would need Alter on the cluster.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -37,11 +37,11 @@ class AlterPartitionReassignmentsHandler(DecodedHandler):
     versions = Versions(0, 1)
 
     def __init__(self, creation: TopicCreation, defaults: ElectionRules) -> None:
-        """Decide by `creation`; `defaults`: what the controller's properties say of elections."""
+        """`defaults` are the election rules in the controller's properties."""
         self._creation, self._defaults = creation, defaults
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Decide on all at once; answer for each partition when the metadata log holds it."""
+        """Decide on all partitions at once; answers once the decision is committed."""
         try:
             errors = await self._creation.alter_reassignments(
                 await run_in_steps(_asked(request)),
@@ -54,7 +54,7 @@ class AlterPartitionReassignmentsHandler(DecodedHandler):
         return await run_in_steps(_answer(request, errors))
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
-        """Answer that nothing was done."""
+        """Answer with `error` for each partition: nothing was done."""
         del context
         return _refused(request, error)
 
@@ -90,7 +90,7 @@ def _answer(request: Any, errors: list[KafkaError | None]) -> Steps[Any]:
 
 
 def _refused(request: Any, error: Exception) -> Any:
-    """As in Kafka the error of all stands beside each partition, too."""
+    """As in Kafka, an error of the whole request is set on each partition, too."""
     code, text = int(code_of(error, "alter reassignments")), message_of(error)
     topics = [
         _Topic(

@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs (34): moves replicas to other log directories of this broker.
 
-It is answered when the moves have begun, see `broker.replica.directory_moves`; DescribeLogDirs
-shows how far they are. A replica that is not made yet gets REPLICA_NOT_AVAILABLE, and will be made
-in that directory.
+The answer leaves when the moves have begun (`broker.replica.directory_moves`); DescribeLogDirs
+shows their progress. A replica that does not exist yet gets REPLICA_NOT_AVAILABLE, and is created
+in that directory later.
 
 Versions:
 
@@ -37,7 +37,7 @@ class AlterReplicaLogDirsHandler(DecodedHandler):
         self._moves = moves
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Begin the moves; answer for each partition. Of two directories for it the last counts."""
+        """Begin the moves; if a partition is named with two directories, the last one counts."""
         asked = {
             TopicPartition(topic.name, index): directory.path
             for directory in request.dirs

@@ -31,7 +31,7 @@ def render() -> str:
 
 
 def handler_class(api: Api) -> type[ApiHandler]:
-    """Find the class that serves an API in its module."""
+    """The handler class that an API's module defines."""
     (found,) = (
         value
         for value in vars(api).values()

@@ -1,4 +1,4 @@
-"""ElectLeaders (43): an operator asks for the preferred leaders, or for unclean ones.
+"""ElectLeaders (43): elects preferred leaders, or unclean ones.
 
 Versions:
 
@@ -37,11 +37,11 @@ class ElectLeadersHandler(DecodedHandler):
     versions = Versions(0, 2)
 
     def __init__(self, submit: Submit, defaults: ElectionRules) -> None:
-        """Decide by `submit`; `defaults`: what the controller's properties say of elections."""
+        """`defaults` are the election rules in the controller's properties."""
         self._submit, self._defaults = submit, defaults
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Elect in one decision; answer for each partition when the metadata log holds it."""
+        """Elect in one decision; answers for each partition once it is committed."""
         topics = request.topic_partitions
         decide = partial(
             elect_leaders.steps,
@@ -56,7 +56,7 @@ class ElectLeadersHandler(DecodedHandler):
         return await run_in_steps(_answer(elected))
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
-        """Answer that nothing was done."""
+        """Answer with `error` for each partition: nothing was done."""
         del context
         return _refused(request, int(code_of(error, "elect leaders")), message_of(error))
 
@@ -79,7 +79,10 @@ def _answer(elected: list[ElectedTopic]) -> Steps[Any]:
 
 
 def _refused(request: Any, code: int, text: str | None) -> Any:
-    """As in Kafka the error of all stands beside each partition, too: version 0 has no other."""
+    """As in Kafka, an error of the whole request is set on each partition.
+
+    Version 0 has no field for the whole.
+    """
     results = [
         _Topic(
             topic=topic.topic,
