@@ -1,10 +1,10 @@
-"""ListPartitionReassignments (46): the partitions whose replicas are being changed.
+"""ListPartitionReassignments (46): the ongoing reassignments of partitions.
 
 Versions:
 
 * 0: KIP-455; flexible from the start.
 
-It needs Describe on the cluster, where there is an authorizer.
+With an authorizer it would need Describe on the cluster.
 """
 
 from collections.abc import Sequence
@@ -38,11 +38,11 @@ class ListPartitionReassignmentsHandler(DecodedHandler):
     versions = Versions(0, 0)
 
     def __init__(self, submit: Submit) -> None:
-        """Look by `submit`: at what the active controller has decided and committed."""
+        """`submit` gives access to the committed state of the active controller."""
         self._submit = submit
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """List those that are asked for, or all."""
+        """List the ongoing reassignments of the named partitions, or all."""
         topics = request.topics
         asked = None if topics is None else [(one.name, one.partition_indexes) for one in topics]
 
@@ -58,7 +58,7 @@ class ListPartitionReassignmentsHandler(DecodedHandler):
         return await run_in_steps(_answer(found))
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
-        """Answer that nothing can be said."""
+        """Answer with `error` for the whole request."""
         del context, request
         return _refused(error)
 

@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (81): an operator lets a controller vote no more.
+"""RemoveRaftVoter (81): an operator removes a controller from the voters.
 
 Versions:
 

@@ -1,4 +1,4 @@
-"""UnregisterBroker (64): an operator says that a broker will not come back.
+"""UnregisterBroker (64): removes the registration of a broker that will not come back.
 
 Versions:
 
@@ -33,15 +33,15 @@ class UnregisterBrokerHandler(DecodedHandler):
         self._submit = submit
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer when the metadata log holds it."""
+        """Unregister the broker; answers once it is committed."""
         try:
             await self._submit(partial(unregister_broker.steps, broker_id=request.broker_id))
         except Exception as error:  # noqa: BLE001  (reported as a code)
             return _refused(error)
-        return _Response(error_message="")  # as Kafka: not null
+        return _Response(error_message="")  # as in Kafka: not null
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
-        """Answer that nothing was done."""
+        """Answer with `error`: nothing was done."""
         del context, request
         return _refused(error)
 
