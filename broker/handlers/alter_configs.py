@@ -22,7 +22,7 @@ from metadata_topic.controller.configs import Operation
 from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Incremental: Final = message("IncrementalAlterConfigsRequest").cls
 _Resource: Final = _Incremental.Resources
@@ -30,7 +30,7 @@ _Change: Final = _Resource.Configs
 
 
 class AlterConfigsHandler(IncrementalAlterConfigsHandler):
-    """Answers AlterConfigs."""
+    """Serves AlterConfigs on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.ALTER_CONFIGS
     versions = Versions(0, 2)

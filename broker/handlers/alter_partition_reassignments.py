@@ -22,7 +22,7 @@ from metadata_topic.controller.reassignment import Reassignment
 from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = response(ApiKey.ALTER_PARTITION_REASSIGNMENTS).cls
 _Topic: Final = _Response.Responses
@@ -31,7 +31,7 @@ _PARTITION_WORK: Final = 5
 
 
 class AlterPartitionReassignmentsHandler(DecodedHandler):
-    """Answers AlterPartitionReassignments."""
+    """Serves AlterPartitionReassignments on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
     versions = Versions(0, 1)

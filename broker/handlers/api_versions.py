@@ -27,7 +27,7 @@ from metadata_topic.controller.features import SUPPORTED_FEATURES, finalized_fea
 from metadata_topic.image.image import MetadataImage
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = response(ApiKey.API_VERSIONS).cls
 _ApiKey: Final = _Response.ApiKeys

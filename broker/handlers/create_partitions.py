@@ -27,7 +27,7 @@ from metadata_topic.controller.partitions import GrownTopic
 from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = message("CreatePartitionsResponse").cls
 _Result: Final = _Response.Results
@@ -37,7 +37,7 @@ _TOPIC_WORK: Final = 2
 
 
 class CreatePartitionsHandler(DecodedHandler):
-    """Answers CreatePartitions."""
+    """Serves CreatePartitions on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.CREATE_PARTITIONS
     versions = Versions(0, 3)

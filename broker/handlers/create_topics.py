@@ -28,7 +28,7 @@ from metadata_topic.controller.topics import CreatedTopic
 from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = message("CreateTopicsResponse").cls
 _Topic: Final = _Response.Topics
@@ -46,7 +46,7 @@ _OWN_OF_BROKERS: Final = frozenset({REMOTE_LOG_METADATA_TOPIC})
 
 
 class CreateTopicsHandler(DecodedHandler):
-    """Answers CreateTopics."""
+    """Serves CreateTopics on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.CREATE_TOPICS
     versions = Versions(2, 7)

@@ -1,6 +1,6 @@
 """DeleteGroups (42): deletes groups without members, and their offsets.
 
-Very many offsets are deleted in several records batches, and the group after them. After a crash in
+Very many offsets are deleted in several decisions, and the group after them. After a crash in
 between, or if a member joins, the group still exists with fewer offsets, and the answer is no
 success.
 

@@ -36,7 +36,7 @@ from metadata_topic.image.image import MetadataImage
 from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ Asked = tuple[str | None, bytes]
 
 
 class DeleteTopicsHandler(DecodedHandler):
-    """Answers DeleteTopics."""
+    """Serves DeleteTopics on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.DELETE_TOPICS
     versions = Versions(1, 6)

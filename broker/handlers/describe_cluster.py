@@ -17,7 +17,7 @@ from kafka_protocol.wire.codec import message
 from kafka_protocol.wire.schema import Versions
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = message("DescribeClusterResponse").cls
 _Broker: Final = _Response.Brokers

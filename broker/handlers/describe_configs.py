@@ -28,7 +28,7 @@ from kafka_protocol.wire.schema import Versions
 from metadata_topic.image.image import ResourceType
 from runtime.work import Pace, Steps, result_or_rest
 
-if TYPE_CHECKING:  # of brokers; controllers serve this, too
+if TYPE_CHECKING:  # controllers, which serve this, do not load it
     from broker.handlers.parts import HandlerParts
     from broker.remote.tier import RemoteTier
 

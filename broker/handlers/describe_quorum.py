@@ -22,7 +22,7 @@ from metadata_topic.quorum.view import QuorumView, ReplicaProgress
 from metadata_topic.quorum.wire.rpc import PARTITION, TOPIC, only_partition
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = response(ApiKey.DESCRIBE_QUORUM).cls
 _Topic: Final = _Response.Topics

@@ -1,6 +1,6 @@
-"""Makes `docs/apis.md` from the handlers: `python -m broker.handlers.docs > FILE`.
+"""Generates `docs/apis.md` from the handlers: `python -m broker.handlers.docs > FILE`.
 
-A test compares the file with what this makes, so the page cannot go stale.
+A test compares the file with the result, so the page cannot become stale.
 """
 
 import sys

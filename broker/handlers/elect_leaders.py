@@ -22,7 +22,7 @@ from metadata_topic.controller.elections import ElectedTopic, elect_leaders
 from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = response(ApiKey.ELECT_LEADERS).cls
 _Topic: Final = _Response.ReplicaElectionResults
@@ -31,7 +31,7 @@ _PARTITION_WORK: Final = 5
 
 
 class ElectLeadersHandler(DecodedHandler):
-    """Answers ElectLeaders."""
+    """Serves ElectLeaders on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.ELECT_LEADERS
     versions = Versions(0, 2)

@@ -1,9 +1,9 @@
 """Reads the partitions of a fetch, in their order, within one byte budget.
 
-"At least one batch" holds once per answer: the first partition that has data sends its first batch
-even if that is larger than every limit, or a consumer could never get past a large batch. A
-partition whose offset is only in the remote tier is listed for a later read. It takes its share of
-the budget now, so that several remote partitions together cannot exceed it.
+"At least one batch" holds once per answer: the first partition with data sends its first batch even
+above every limit. Otherwise a consumer could never get past a large batch. A partition whose offset
+is only in the remote tier is listed for a later read. It takes its share of the budget now, so that
+several remote partitions together cannot exceed it.
 
 The checksums of batches of a durable topic are verified before they are sent, on the event loop. So
 an answer has little of such topics, and the reader fetches again for more.

@@ -1,8 +1,8 @@
 """Forwards clients' requests while the active controller is in another process.
 
 The request is sent as it came, in an Envelope, and the answer is returned as it is. While there is
-no active controller the client waits for as long as it allows, as at a broker of Kafka: many
-clients (librdkafka's) return NOT_CONTROLLER to their caller instead of trying again.
+no active controller the client waits for as long as it allows, as at a broker of Kafka. Many
+clients (librdkafka's) would return NOT_CONTROLLER to their caller instead of trying again.
 
 A request that surely had no effect is retried. If the connection was lost, the request may have
 been carried out. Then it waits for the controller of a later epoch, which begins with everything

@@ -32,7 +32,7 @@ from metadata_topic.controller.result import Decided
 from metadata_topic.image.image import MetadataImage, ResourceType
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _KEEPS_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _THROTTLED: Final = frozenset(

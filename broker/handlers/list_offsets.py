@@ -306,7 +306,7 @@ class ListOffsetsHandler(DecodedHandler):
             found = await self._pool.run(lookups.offset_for_timestamp, log, timestamp)
             if log.local_log_start_offset == local_start:
                 return found
-            # Segments that left the local log meanwhile were searched in neither tier.
+            # Segments that left the local log meanwhile may have been searched in neither tier.
 
     @staticmethod
     def _epoch_of(partition: Partition, offset: int) -> int:

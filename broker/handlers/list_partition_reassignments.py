@@ -23,7 +23,7 @@ from metadata_topic.image.image import MetadataImage
 from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = response(ApiKey.LIST_PARTITION_REASSIGNMENTS).cls
 _Topic: Final = _Response.Topics
@@ -32,7 +32,7 @@ _PARTITION_WORK: Final = 5
 
 
 class ListPartitionReassignmentsHandler(DecodedHandler):
-    """Answers ListPartitionReassignments."""
+    """Serves ListPartitionReassignments on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.LIST_PARTITION_REASSIGNMENTS
     versions = Versions(0, 0)

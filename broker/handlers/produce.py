@@ -148,7 +148,7 @@ class ProduceHandler(RawHandler):
             return None
         return self._encoded(context, topics)
 
-    # -- in turns
+    # -- in slices
 
     async def _serve_wide(
         self, context: RequestContext, outline: Outline, in_order: OrderedAnswer

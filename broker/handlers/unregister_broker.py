@@ -18,13 +18,13 @@ from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.unregistration import unregister_broker
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = response(ApiKey.UNREGISTER_BROKER).cls
 
 
 class UnregisterBrokerHandler(DecodedHandler):
-    """Answers UnregisterBroker."""
+    """Serves UnregisterBroker on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.UNREGISTER_BROKER
     versions = Versions(0, 0)

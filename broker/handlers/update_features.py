@@ -35,13 +35,13 @@ from metadata_topic.quorum.node import MetadataNode
 from metadata_topic.raft.messages import UpgradeKraftVersionRequest
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = response(ApiKey.UPDATE_FEATURES).cls
 
 
 class UpdateFeaturesHandler(DecodedHandler):
-    """Answers UpdateFeatures."""
+    """Serves UpdateFeatures on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.UPDATE_FEATURES
     versions = Versions(0, 2)

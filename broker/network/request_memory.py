@@ -192,7 +192,7 @@ class RequestMemory:
             self._call()
 
     def longest_wait_ms(self, now_ms: int) -> int:
-        """How long the first in each queue has waited at most."""
+        """The longest wait of a queued connection; 0: none waits."""
         firsts = [next(iter(queue.values())) for queue in self._queues.values()]
         return now_ms - min(firsts, default=now_ms)
 
@@ -213,7 +213,7 @@ class RequestMemory:
             self._metrics.depleted_ms.inc(now_ms - since_ms)
             self._depleted_since_ms = now_ms if self._queues else None
 
-    # -- time slices
+    # -- whose turn it is
 
     def _call(self) -> None:
         if not self._call_is_due:

@@ -1,16 +1,15 @@
 """SCRAM-SHA-256 (RFC 5802, RFC 7677) for the one user of a listener: the server's side. Pure.
 
-Both sides prove that they know a password, and no byte of it crosses the wire. This accepts and
-refuses the same messages as Kafka's own server: the channel binding flag `n` alone, an
-authorization identity only where it is the user's own name, extensions of the first message without
-effect.
+Both sides prove that they have the password, and no byte of it is sent. The module accepts the same
+messages as Kafka's own server. The channel binding flag must be `n`. An authorization identity must
+be the user's own name. Extensions of the first message have no effect.
 
 No library is used: scramp refuses other messages than Kafka's server does. It also depends on a
 parser of certificates for channel binding, which Kafka's protocol does not have.
 
-DIFFERS: Kafka does not compare the channel binding of the last message with the flag of the first,
-and leaves extensions of the last one out of the proof; the RFC wants both. A mandatory extension
-ends here in the first message, in Kafka by a proof that does not fit.
+DIFFERS: Kafka does not compare the channel binding of the last message with the flag of the first.
+It also leaves extensions of the last one out of the proof. The RFC requires both. A mandatory
+extension ends here in the first message, in Kafka by a proof that does not fit.
 """
 
 import hashlib

@@ -61,7 +61,7 @@ Addresses = Callable[[str], Iterable[BrokerAddress]]
 
 
 def nowhere(_listener: str) -> Iterable[BrokerAddress]:
-    """No broker is known: for a node without a cluster."""
+    """Default of `Addresses`: no broker is known."""
     return ()
 
 

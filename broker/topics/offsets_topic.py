@@ -11,7 +11,7 @@ from typing import Final
 from broker.config.broker_config import BrokerConfig
 from broker.topics.auto_creation import AutoTopicCreation
 from kafka_protocol.errors import KafkaError
-from kafka_protocol.types import OFFSETS_TOPIC as OFFSETS_TOPIC  # those who ask about it need both
+from kafka_protocol.types import OFFSETS_TOPIC as OFFSETS_TOPIC  # users need both
 from metadata_topic.controller.topic_specs import Config, TopicSpec
 from metadata_topic.image.image import MetadataImage
 

@@ -127,8 +127,8 @@ class DecisionBuilder:
     ) -> None:
         """Restart a member's session.
 
-        A timer is set only if there is none, or if it would fire too late. One that fires early is
-        set again. So heartbeats do not change timers.
+        A timer is set only if there is none, or if it would fire too late. A timer that fires early
+        is set again. So heartbeats do not change timers.
         """
         timeout = member.timeouts.session_ms if timeout_ms is None else timeout_ms
         member.deadline_ms = self.now.monotonic_ms + timeout

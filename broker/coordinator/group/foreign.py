@@ -2,8 +2,8 @@
 
 Only their keys are kept. The protocol is not served, so their members cannot be alive, and such a
 group counts as empty. Its offsets are fetched and committed like those of any group. A JoinGroup
-converts a group of consumers or streams to a classic group, as in Kafka for an empty group:
-tombstones for all of its keys precede the new group's record.
+converts a group of consumers or streams to a classic group, as Kafka does with an empty group.
+Tombstones for all of its keys precede the new group's record.
 """
 
 from broker.coordinator.group.decision import GroupRecord

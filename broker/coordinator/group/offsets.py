@@ -53,8 +53,8 @@ def growth_of(before: Stored | None, value: bytes) -> int:
     """Additional bytes of an offset; 0 if it may be stored even without memory left.
 
     A consumer must not be refused because its metadata are a digit longer, or because it names
-    topics by id now. So a short offset may always replace another. The sum of all offsets grows by
-    at most half of that.
+    topics by id now. So a short offset may always replace another, by which the memory of all
+    offsets can grow by at most half.
 
     Args:
         before: the offset to replace.
