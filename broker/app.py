@@ -1,4 +1,4 @@
-"""Runs a broker process: signals, exit codes, and what the user is told when it cannot start."""
+"""Runs a server process: signals, exit codes, and the report of a failed start."""
 
 import asyncio
 import logging
@@ -47,14 +47,14 @@ _EXPECTED: Final = (
     KafkaError,
     OSError,
 )
-"""What the user can repair: told in one line.
+"""Errors that the user can correct: reported in one line.
 
-Anything else is a mistake of ours, with its stack.
+Any other exception is a bug and is logged with its stack.
 """
 
 
 def _nothing(_: ServerProcess) -> None:
-    """Nobody waits for the start."""
+    """Default of `on_started`: do nothing."""
 
 
 def run(
@@ -68,15 +68,15 @@ def run(
     """Run a broker, a controller or both until SIGTERM or SIGINT.
 
     Args:
-        config: its settings.
-        make_ports: what it stands on, given its event loop.
-        on_started: called once, when clients are served, or the controller takes part.
+        config: settings of the process.
+        make_ports: makes the ports for the event loop.
+        on_started: called once, when a broker serves clients or a controller has joined the quorum.
         spawn_tier: starts a tier process.
-        extend: adds what stands above a broker to one that serves; see `broker.testing`.
+        extend: adds parts to a serving broker that are above it; see `broker.testing`.
 
     Returns:
-        The exit code of the process: 0 after a clean stop, 1 after a fatal error, which has been
-        logged and, where the user can repair it, printed as one line on stderr.
+        The exit code: 0 after a clean stop, 1 after a fatal error. The error has been logged and,
+        if the user can correct it, printed as one line on stderr.
     """
     favour_the_loop()
     with short_full_passes():
@@ -121,12 +121,12 @@ async def _run(
         await server.stop()
         watch.stop()
         if server.fatal.done():
-            server.fatal.exception()  # seen: where the start failed by it, that was told
+            server.fatal.exception()  # retrieved: a failure of the start was reported above
     return EXIT_OK
 
 
 def _tell(error: Exception) -> None:
-    """Say what ended the process, once: on a terminal the log and stderr are one place."""
+    """Report the fatal error in the log, and on stderr unless both are the same terminal."""
     log.error("the process ends: %s", error)
     if not (sys.stdout.isatty() and sys.stderr.isatty()):
         sys.stderr.write(f"tidemark: {error}\n")
@@ -135,7 +135,7 @@ def _tell(error: Exception) -> None:
 def _server(
     config: BrokerConfig, ports: Ports, spawn_tier: Spawn, extend: "Extend | None"
 ) -> ServerProcess:
-    """What `process.roles` names; a controller does not load what a broker needs."""
+    """The server for `process.roles`; a controller does not import the broker's modules."""
     if config.is_broker:
         from broker.broker import Broker
 
@@ -146,7 +146,7 @@ def _server(
 
 
 def _with_its_clock(config: BrokerConfig, ports: Ports) -> Ports:
-    """Ports whose clock the control listener can move, where there is one."""
+    """The ports; with a control listener, their clock can be moved by it."""
     if config.control_listener is None or isinstance(ports.clock, ShiftedClock):
         return ports
     return replace(ports, clock=ShiftedClock(ports.clock))

@@ -1,8 +1,9 @@
 """A process that is only a controller, from start to stop.
 
-Up: directories checked and locked, the metadata log read, the controllers' listener, and last the
-replica, which may then be elected. It opens no tier and no partition's log. Down: the replica hands
-its lead over while it still hears the others, then the listener, the log and the directories.
+Start: directories are checked and locked, the metadata log is read, the controllers' listener
+opens, and last the replica starts, which may then be elected. No tier and no partition's log is
+opened. Stop: the replica hands over its leadership while it can reach the others, then the
+listener, the log and the directories close.
 """
 
 import logging
@@ -25,21 +26,21 @@ class Controller(ServerProcess):
     """A controller without a broker."""
 
     def __init__(self, config: BrokerConfig, ports: Ports) -> None:
-        """Make a controller of the running event loop; nothing is touched before `start`.
+        """Make a controller on the running event loop; nothing is opened before `start`.
 
         Args:
-            config: its settings.
-            ports: of its own: the pools end with it.
+            config: settings of the controller.
+            ports: used by this controller alone: it stops their pools.
         """
         super().__init__(config, ports)
         self.health = Health(config.node_id, kind="controller")
 
     async def start(self) -> None:
-        """Take part in the quorum; returns before a leader is known.
+        """Join the quorum; returns before a leader is known.
 
         Raises:
-            ConfigError, DirectoryError, QuorumConfigError, UnusableMetadataError, OSError: it
-                cannot; `stop` undoes what was started until then.
+            ConfigError, DirectoryError, QuorumConfigError, UnusableMetadataError, OSError: the
+            start failed; `stop` undoes the part that was done.
         """
         log.info("files: at most %d can be open", raise_file_limit())
         self._warn_of_open_listeners()

@@ -1,7 +1,7 @@
-"""Old names: what the KIPs called a setting, translated at the edge to what Kafka calls it now.
+"""Old names of settings, from the KIPs, are translated to Kafka's current names when they are read.
 
-An old name is never stored and never described. When both names are given with different values
-the configuration is refused, naming both: whoever wrote it must say which one is meant.
+An old name is never stored and never described. If both names have different values, the
+configuration is refused and the error names both: the intended one cannot be known.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ _MEBIBYTE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Today's name of a setting, and the factor from the old unit to today's."""
+    """Current name of a setting, and the factor from its old unit to its current one."""
 
     name: str
     factor: int = 1
@@ -51,7 +51,7 @@ TOPIC_ALIASES: Final[Mapping[str, Alias]] = MappingProxyType(
         "local.log.retention.bytes": Alias("local.retention.bytes"),
     }
 )
-# Settings of the KIPs that have no successor: why, and what to use.
+# Settings of the KIPs without a successor: the reason, and what to use.
 RETIRED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "quorum.retry.backoff.max.ms": "there is no such limit any more",
@@ -69,28 +69,28 @@ _STORAGE_PREFIX: Final = "remote.log.storage."
 
 
 def translate_topic(entries: Mapping[str, str]) -> dict[str, str]:
-    """Replace old names of topic settings by today's.
+    """Replace old names of topic settings by current ones.
 
     Raises:
-        ConfigError: both names are there with different values.
+        ConfigError: both names are set, with different values.
     """
     return _translate(entries, TOPIC_ALIASES.get, TOPIC_KEYS)
 
 
 def topic_name_of(name: str) -> str:
-    """Return today's name of a topic setting; names that are no alias come back unchanged."""
+    """Return the current name of a topic setting; a name that is no alias is returned unchanged."""
     alias = TOPIC_ALIASES.get(name)
     return alias.name if alias else name
 
 
 def translate_broker(entries: Mapping[str, str]) -> dict[str, str]:
-    """Replace old names of broker settings by today's, and old prefixes of plugin settings.
+    """Replace old names of broker settings, and old prefixes of plugin settings, by current ones.
 
-    `remote.log.storage.x` becomes `rsm.config.x` and the metadata manager's settings go under
-    `rlmm.config.`, or under the prefixes that `...impl.prefix` names.
+    `remote.log.storage.x` becomes `rsm.config.x`. The metadata manager's settings get the prefix
+    `rlmm.config.`, or the prefixes in `...impl.prefix`.
 
     Raises:
-        ConfigError: both names are there with different values, or a value cannot be scaled.
+        ConfigError: both names are set with different values, or a value cannot be scaled.
     """
     storage = _prefix(entries, "remote.log.storage.manager.impl.prefix")
     manager = _prefix(entries, "remote.log.metadata.manager.impl.prefix")

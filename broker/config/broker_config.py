@@ -1,8 +1,8 @@
-"""The configuration of one node: a typed, frozen view that the rest of the code receives.
+"""The configuration of one node, as a typed, frozen view.
 
 `BrokerConfig.load` reads `server.properties`, translates old names, checks every value and every
-rule between keys, and returns the view with warnings. A field is named after its key, with `_`
-for `.`; `get` answers for the keys that have no field.
+rule between keys, and returns the view with warnings. A field is named after its key, with `_` for
+`.`; `get` returns the values of all keys.
 """
 
 from collections.abc import Mapping
@@ -24,12 +24,12 @@ from runtime.disk import Disk
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Where values come from, strongest last: the file, the cluster's default, this broker's own.
+    """The sources of values, weakest first: file, default of the cluster, this broker.
 
     Attributes:
-        static: text from file and overrides, by today's names.
-        dynamic_default: set for all brokers over the wire (resource name "").
-        dynamic_broker: set for this broker over the wire.
+        static: text from file and overrides, by current names.
+        dynamic_default: set by IncrementalAlterConfigs for all brokers (resource name "").
+        dynamic_broker: set by IncrementalAlterConfigs for this broker.
     """
 
     static: Mapping[str, str]
@@ -37,28 +37,28 @@ class Layers:
     dynamic_broker: Mapping[str, str] = field(default_factory=dict)
 
     def merged(self) -> dict[str, str]:
-        """Return the entries that hold, by name."""
+        """Return the effective entries, by name."""
         return {**self.static, **self.dynamic_default, **self.dynamic_broker}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """What a node was told to be. Times are in the unit the name says, sizes in bytes.
+    """The settings of a node. Times are in the unit of their name, sizes in bytes.
 
     Attributes:
-        layers: the entries as given, by where they came from.
-        without_effect: keys that were set and change nothing here; worth one line in the log.
-        listeners: all listeners of this node, controller listeners included.
-        advertised_listeners: what clients are told; without controller listeners.
+        layers: the entries as given, by source.
+        without_effect: keys that were set and have no effect here; to be logged in one line.
+        listeners: all listeners of this node, including those of controllers.
+        advertised_listeners: endpoints for clients; without controller listeners.
         inter_broker_listener_name: name of the listener for brokers; "" on a pure controller.
         controller_quorum_bootstrap_servers: (host, port) each.
         max_connections_per_ip_overrides: limit by host.
-        log_retention_ms: -1 means for ever.
+        log_retention_ms: -1 means no limit.
         http_listener: (host, port) of health and metrics, None for off.
-        control_listener: (host, port) of the commands of tests, None for off.
-        tier_listener: of the Kafka clients of all tiers of the cluster; None where this node has no
-            tier, or is alone and finds an address of loopback by itself.
-        advertised_tier_listener: what the other brokers' tiers are told of it.
+        control_listener: (host, port) for commands of tests, None for off.
+        tier_listener: for the Kafka clients of all tiers of the cluster. None without a tier, and
+            on a lone broker, which chooses a loopback address by itself.
+        advertised_tier_listener: its endpoint for the tiers of other brokers.
         rsm_settings: settings of the storage plugin, prefix removed.
         rlmm_settings: settings of the metadata manager, prefix removed; defaults filled in.
     """
@@ -66,7 +66,7 @@ class BrokerConfig:
     layers: Layers = field(repr=False)
     without_effect: tuple[str, ...]
     values: Mapping[str, Value] = field(repr=False)
-    # who and where
+    # identity and addresses
     node_id: int
     process_roles: tuple[str, ...]
     broker_rack: str | None
@@ -250,7 +250,7 @@ class BrokerConfig:
     def with_dynamic(
         self, cluster_default: Mapping[str, str], own: Mapping[str, str]
     ) -> "BrokerConfig":
-        """Return the configuration with the entries that were set over the wire.
+        """Return the configuration with entries set by IncrementalAlterConfigs.
 
         Args:
             cluster_default: entries of the broker resource "".
@@ -276,7 +276,7 @@ class BrokerConfig:
         if (
             "remote.log.manager.follower.thread.pool.size" not in layers.merged()
             and "remote.log.manager.thread.pool.size" in layers.merged()
-        ):  # the deprecated name counts while the new one is not set
+        ):  # the deprecated name counts if the new one is not set
             old = values["remote.log.manager.thread.pool.size"]
             given["remote_log_manager_follower_thread_pool_size"] = old
         given.update(_address_fields(addresses))
@@ -351,10 +351,9 @@ def read_properties(path: Path, disk: Disk | None = None) -> dict[str, str]:
 
 
 def _overlay(entries: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """Put overrides over entries: an override wins under an old name, too.
+    """Replace entries by overrides; an override may use an old name.
 
-    `broker.id` and `node.id` are two names of one thing that both exist: each stands in for the
-    other.
+    `broker.id` and `node.id` are two valid names of one setting: each sets the other.
     """
     merged = {**translate_broker(entries), **translate_broker(overrides)}
     for one, other in (("broker.id", "node.id"), ("node.id", "broker.id")):

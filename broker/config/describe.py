@@ -1,7 +1,7 @@
-"""What DescribeConfigs answers: value, source, synonyms, type and help of every setting.
+"""Describes settings for DescribeConfigs: value, source, synonyms, type and help.
 
-As Apache Kafka does it: a topic's setting is followed by the broker settings it would otherwise
-take, strongest first; a secret's value is never shown; a key nobody knows counts as a secret.
+As in Apache Kafka, the synonyms of a topic's setting include the broker settings that give its
+default, strongest first. The value of a secret is not shown, and an unknown key counts as a secret.
 """
 
 import re
@@ -24,11 +24,11 @@ _WITHOUT_DEFAULT: Final = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
-"""Throttles that operators' tools set and take away: no throttle is no value of a setting."""
+"""Throttles that reassignment tools set and remove: without a throttle there is no value."""
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, with the numbers of the protocol."""
+    """Source of a value, with the numbers of the protocol."""
 
     UNKNOWN = 0
     TOPIC_CONFIG = 1
@@ -40,7 +40,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """One place a value could come from, with the value it would give there."""
+    """One possible source of a value, and its value there."""
 
     name: str
     value: str | None
@@ -52,13 +52,13 @@ class ConfigEntry:
     """One setting as DescribeConfigs shows it.
 
     Attributes:
-        name: today's name.
+        name: current name.
         value: text; None for no value and for secrets.
         read_only: whether IncrementalAlterConfigs refuses it.
-        source: where `value` comes from.
+        source: source of `value`.
         is_sensitive: whether it is a secret.
-        synonyms: all places, strongest first.
-        type: of the value.
+        synonyms: all sources, strongest first.
+        type: type of the value.
         documentation: one line, None for unknown keys.
     """
 
@@ -81,8 +81,8 @@ def describe_topic(
 
     Args:
         broker: gives the defaults.
-        overrides: what the topic sets.
-        names: list only these; None for all. Unknown names are excluded, as Kafka does.
+        overrides: settings of the topic itself.
+        names: list only these; None for all. Unknown names are left out, as in Kafka.
     """
     own = normalise(overrides)
     values = effective(broker, own)
@@ -115,12 +115,12 @@ def describe_broker(
     *,
     public_settings: Collection[str] = (),
 ) -> list[ConfigEntry]:
-    """List the settings of this broker, unknown ones and those of plugins included.
+    """List the settings of this broker, including unknown ones and those of plugins.
 
     Args:
-        broker: with the dynamic entries already in (`BrokerConfig.with_dynamic`).
+        broker: with dynamic entries (`BrokerConfig.with_dynamic`).
         names: list only these; None for all.
-        public_settings: of the storage plugin, prefix removed; all others may be secrets.
+        public_settings: settings of the storage plugin that are no secrets, prefix removed.
     """
     given = broker.layers.merged()
     entries: list[ConfigEntry] = []
@@ -145,7 +145,7 @@ def describe_broker(
 def describe_broker_default(
     broker: BrokerConfig, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """List what was set over the wire for all brokers of the cluster (resource name "")."""
+    """List the dynamic settings for all brokers of the cluster (resource name "")."""
     entries: list[ConfigEntry] = []
     for name in broker.layers.dynamic_default:
         key = BROKER_KEYS.get(name)
@@ -170,10 +170,10 @@ def _layers(layers: Layers) -> Iterator[tuple[Mapping[str, str], ConfigSource]]:
 
 
 def _broker_synonyms(layers: Layers, name: str) -> list[Synonym]:
-    """List the places of a broker setting, strongest first.
+    """List the sources of a broker setting, strongest first.
 
-    A weaker unit (`log.retention.hours`) only follows its strongest (`log.retention.ms`) once
-    that one has a value itself: Kafka cuts everything before it.
+    As in Kafka, sources before the first one of the setting itself are left out. So a weaker unit
+    (`log.retention.hours`) is listed only behind a value of the strongest (`log.retention.ms`).
     """
     names = [source for source, _ in SERVER_FALLBACKS.get(name, ((name, 1),))]
     found: list[Synonym] = []
@@ -192,7 +192,7 @@ def _broker_synonyms(layers: Layers, name: str) -> list[Synonym]:
 
 
 def _shown(key: Key, text: str) -> str | None:
-    """Return the text of a synonym: as it was written, or nothing for a secret."""
+    """Return the text of a synonym as it was written; None for a secret."""
     return None if key.is_sensitive else text
 
 
@@ -217,7 +217,7 @@ def _broker_entry(
 
 
 def _foreign_entry(broker: BrokerConfig, name: str, key: Key | None) -> ConfigEntry:
-    """Describe a plugin's or an unknown setting: its value may be a secret and stays hidden."""
+    """Describe a setting of a plugin, or an unknown one: its value may be a secret."""
     source = next(source for entries, source in _layers(broker.layers) if name in entries)
     return ConfigEntry(
         name=name,
@@ -232,9 +232,10 @@ def _foreign_entry(broker: BrokerConfig, name: str, key: Key | None) -> ConfigEn
 
 
 def _public(entry: ConfigEntry, value: str) -> ConfigEntry:
-    """A plugin's setting that is no secret: readers of the remote tier need it to find the store.
+    """Show the value of a plugin's setting that is no secret.
 
-    DIFFERS: Kafka hides the value of each setting that it does not know itself.
+    Clients that read the remote tier need it to find the store. DIFFERS: Kafka hides the value of
+    each setting that it does not know.
     """
     synonym = replace(entry.synonyms[0], value=value)
     return replace(entry, value=value, is_sensitive=False, synonyms=(synonym,))

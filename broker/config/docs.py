@@ -1,6 +1,6 @@
-"""Makes `docs/configuration.md` from the keys: `python -m broker.config.docs > FILE`.
+"""Generates `docs/configuration.md` from the keys: `python -m broker.config.docs > FILE`.
 
-A test compares the file with what this makes, so the page cannot go stale.
+A test compares the file with the result, so the page cannot become stale.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""Which broker settings IncrementalAlterConfigs may change, and the check of such a change.
+"""Validates changes of broker settings by IncrementalAlterConfigs.
 
-DIFFERS: Apache Kafka lets some settings that name classes, paths, URLs or addresses be set over
-the wire, and stores names it does not know. Here both are refused: whoever may alter configs must
-not be able to make a broker load or open something, and a misspelt key must not look accepted.
+DIFFERS: Apache Kafka allows some settings with classes, paths, URLs or addresses to be changed by
+clients, and stores unknown names. Here both are refused: a client that may alter configs must not
+make a broker load or open something, and a misspelt key must not look accepted.
 """
 
 from collections.abc import Mapping
@@ -23,12 +23,14 @@ RESIZED_POOLS: Final = frozenset(
         "remote.log.reader.threads",
     }
 )
-"""A running pool is at most doubled or halved at a time, as in Kafka: a slip of the finger must not
-start a million threads. The file may say any size."""
+"""A running pool is at most doubled or halved at a time, as in Kafka.
+
+A typing error must not start a million threads. The file may have any size.
+"""
 
 
 class InvalidBrokerConfig(KafkaError):
-    """A broker setting cannot be changed like this over the wire."""
+    """A client cannot change a broker setting in this way."""
 
     code = ErrorCode.INVALID_REQUEST
 
@@ -36,7 +38,7 @@ class InvalidBrokerConfig(KafkaError):
 def validate_broker_change(
     changed: Mapping[str, str | None], *, broker: BrokerConfig, for_all: bool
 ) -> None:
-    """Refuse a change of broker settings that must not or cannot be made.
+    """Refuse a change of broker settings that is not allowed or not possible.
 
     Args:
         changed: settings that are set (text) or deleted (None).
@@ -44,9 +46,9 @@ def validate_broker_change(
         for_all: True for the cluster's default (resource name ""), False for one broker.
 
     Raises:
-        InvalidBrokerConfig: a read-only, unknown or unsafe setting, a per-broker setting for
-            all brokers, a value or combination that is not allowed, or a thread pool that would
-            be more than doubled or halved.
+        InvalidBrokerConfig: a read-only, unknown or unsafe setting, a per-broker setting for all
+            brokers, a value or combination that is not allowed, or a thread pool that would be more
+            than doubled or halved.
     """
     fixed = [name for name in changed if not _is_settable(name)]
     if fixed:
@@ -66,7 +68,7 @@ def validate_broker_change(
             if text is None:
                 target.pop(name, None)
             else:
-                BROKER_KEYS[name].parse(text)  # also where another value stays in force here
+                BROKER_KEYS[name].parse(text)  # even if another value remains in force here
                 target[name] = text
         _check_pools(broker, broker.with_dynamic(default, single))
     except ConfigError as error:
@@ -88,7 +90,7 @@ def _check_pools(before: BrokerConfig, after: BrokerConfig) -> None:
 
 
 def is_list(name: str) -> bool:
-    """Whether APPEND and SUBTRACT work on this broker setting."""
+    """Whether APPEND and SUBTRACT apply to this broker setting."""
     key = BROKER_KEYS.get(name)
     return key is not None and key.type is ConfigType.LIST
 

@@ -1,8 +1,8 @@
-"""A configuration key as data: name, type, default, what is allowed, and one line of help.
+"""A configuration key as data: name, type, default, allowed values, and one line of help.
 
-One entry gives the parser, the default, the page in `docs/configuration.md` and the answer to
-DescribeConfigs, so they cannot drift apart. Values are plain Python values; nothing here resolves
-a class name, opens a path or expands `${...}`: a value is text until its type says otherwise.
+One entry gives the parser, the default, the row in `docs/configuration.md` and the answer to
+DescribeConfigs, so they are always the same. Values are plain Python values. No code here resolves
+a class name, opens a path or expands `${...}`.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from runtime.log_context import escape
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
-_SHOWN_MAX: Final = 300  # characters of a value in a message: it may come from anywhere
+_SHOWN_MAX: Final = 300  # characters of a value in an error text, because a client may have sent it
 INTEGER_BITS: Final[Mapping[str, int]] = {"SHORT": 16, "INT": 32, "LONG": 64}
 
 
 class ConfigType(IntEnum):
-    """The type of a value, with the number DescribeConfigs uses for it."""
+    """The type of a value, with its number in DescribeConfigs."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -44,7 +44,7 @@ LIST: Final = ConfigType.LIST
 
 
 class Dynamic(Enum):
-    """Whether a broker key may change while the broker runs, and for whom."""
+    """Whether a broker key may change on a running broker, and for which brokers."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -52,7 +52,7 @@ class Dynamic(Enum):
 
 
 class ConfigError(TidemarkError, ValueError):
-    """A configuration cannot be used. The message names key, value and what is allowed."""
+    """A configuration cannot be used; the message has key, value and allowed values."""
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
         shown = "" if value is None else "=" + escape(str(value), _SHOWN_MAX)
@@ -65,22 +65,22 @@ class Key:
     """One configuration key.
 
     Attributes:
-        name: as written in `server.properties` or in a topic's configs.
-        type: how text becomes a value.
-        default: text as Apache Kafka prints it; None means: no value.
+        name: as in `server.properties` or in a topic's configs.
+        type: decides how text becomes a value.
+        default: text as Apache Kafka prints it; None: no value.
         doc: one line of help.
         low: smallest number allowed (inclusive), None for the smallest of the type.
         high: largest number allowed (inclusive), None for the largest of the type.
-        also: numbers outside [low, high] that are allowed too.
-        choices: the words allowed, for lists the words allowed as elements; empty: any.
+        also: allowed numbers outside [low, high].
+        choices: allowed words, for lists the allowed elements; empty: any.
         ignore_case: `choices` match in any case.
         non_empty: an empty text or list is refused.
         required: there is no default, the key must be set.
         dynamic: whether IncrementalAlterConfigs may set it on a running broker.
-        effect: False for a key that Tidemark knows but that changes nothing here.
+        effect: False for a key of Kafka that has no effect here.
         internal: not shown unless it was set.
         server_key: topic keys only: the broker key that gives the default.
-        resource: the value names a class, path, URL or command: never settable over the wire.
+        resource: the value is a class, path, URL or command, so clients must not set it.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Key:
         return self.type is ConfigType.PASSWORD
 
     def allowed(self) -> str:
-        """Say in words which values are allowed, for messages and for the docs page."""
+        """The allowed values in words, for error texts and the docs page."""
         kind = self.type
         if kind is ConfigType.BOOLEAN:
             return "must be true or false"
@@ -153,7 +153,7 @@ class Key:
                 return self._word(text)
 
     def show(self, value: Value) -> str | None:
-        """Return the text Apache Kafka's DescribeConfigs gives for a parsed value."""
+        """Return the text of Apache Kafka's DescribeConfigs for a parsed value."""
         if value is None or isinstance(value, str):
             return value
         if isinstance(value, bool):
@@ -196,7 +196,7 @@ class Key:
             raise self._refuse(text) from None
         low = float("-inf") if self.low is None else self.low
         high = float("inf") if self.high is None else self.high
-        if not low <= number <= high:  # also refuses nan
+        if not low <= number <= high:  # False for nan, too
             raise self._refuse(text)
         return number
 
@@ -210,7 +210,7 @@ class Key:
             allowed = set(self.choices)
             if not allowed.issuperset(words):
                 raise self._refuse(text)
-        return tuple(dict.fromkeys(words))  # Kafka drops repetitions, too
+        return tuple(dict.fromkeys(words))  # without duplicates, as in Kafka
 
     def _word(self, text: str) -> str:
         if self.non_empty and not text:
@@ -227,7 +227,7 @@ class Key:
 
 
 def _java_double(value: float) -> str:
-    """Print a double as Java does: a fraction always, exponent as `E308`."""
+    """Print a double as Java does: always with a fraction, exponent as `E308`."""
     text = repr(value)
     if "e" not in text:
         return text

@@ -1,4 +1,4 @@
-"""Every configuration key by name: of the broker, of a topic, of the metadata manager."""
+"""All configuration keys by name: of brokers, of topics, of the metadata manager."""
 
 import tomllib
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from broker.config.keys_topic import TOPIC_KEYS as _TOPIC
 
 
 def keys_without_effect() -> dict[str, tuple[Key, ...]]:
-    """Kafka's keys that change nothing here: known, checked and described, by section.
+    """Kafka's keys without effect here, by section; they are checked and described.
 
-    `keys_without_effect.toml` has a line a key. Whatever gets an effect moves from there to the
-    module of its section, beside the rules that use it.
+    `keys_without_effect.toml` has one line for each. A key that gets an effect moves to the module
+    of its section, beside the rules that use it.
     """
     text = files("broker.config").joinpath("keys_without_effect.toml").read_text("utf-8")
     return {
@@ -52,7 +52,7 @@ _TABLE = keys_without_effect()
 
 
 def _section(title: str, with_effect: tuple[Key, ...] = ()) -> tuple[Key, ...]:
-    """Keys with and without effect, by name; a section that is all Tidemark's keeps its order."""
+    """Keys of a section, sorted by name; a section with only Tidemark's keys keeps its order."""
     others = _TABLE.get(title, ())
     return tuple(sorted(with_effect + others, key=lambda key: key.name)) if others else with_effect
 
@@ -76,7 +76,7 @@ BROKER_KEYS: Final = _by_name(*SECTIONS.values())
 TOPIC_KEYS: Final = _by_name(_section("Topics", _TOPIC))
 METADATA_MANAGER_KEYS: Final = _by_name(_METADATA_MANAGER)
 
-# A key of a topic that is not set takes the first of these that is set, scaled to its own unit.
+# The default of a topic's key is the first of these that is set, in the unit of the topic's key.
 SERVER_FALLBACKS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = MappingProxyType(
     {
         "log.retention.ms": (

@@ -1,7 +1,7 @@
-"""Consumer groups and their committed offsets.
+"""Keys of consumer groups and their committed offsets.
 
-Names, types, defaults and ranges are those of Apache Kafka 4.3, where none of these can be set over
-the wire, either.
+Names, types, defaults and ranges are those of Apache Kafka 4.3. As there, clients can change none
+of them.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""The local log and the defaults of its topics; replication between brokers.
+"""Keys of the local log, of the defaults of topics, and of replication.
 
 Names, types, defaults and ranges are those of Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""Who this node is, and the metadata quorum.
+"""Keys of the node's identity and of the metadata quorum.
 
 Names, types, defaults and ranges are those of Apache Kafka 4.3.
 """

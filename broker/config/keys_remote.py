@@ -1,4 +1,4 @@
-"""The remote tier: switch, plugins, threads, limits.
+"""Keys of the remote tier: switch, plugins, threads, limits.
 
 Names, types, defaults and ranges are those of Apache Kafka 4.3.
 """

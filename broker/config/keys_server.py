@@ -1,4 +1,4 @@
-"""Listeners, connections, requests, quotas and defaults of new topics.
+"""Keys of listeners, connections, requests, quotas and defaults of new topics.
 
 Names, types, defaults and ranges are those of Apache Kafka 4.3.
 """

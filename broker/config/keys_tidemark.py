@@ -1,4 +1,4 @@
-"""The configuration keys that only Tidemark has, all under `tidemark.`."""
+"""The configuration keys of Tidemark alone, all under `tidemark.`."""
 
 from typing import Final
 

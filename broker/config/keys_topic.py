@@ -1,4 +1,4 @@
-"""The configuration keys of a topic, with the broker key each takes its default from.
+"""The configuration keys of topics, with the broker keys that give their defaults.
 
 Names, types, defaults and ranges are those of Apache Kafka 4.3.
 """

@@ -9,7 +9,7 @@ from broker.config.key import ConfigError
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PORT_MAX: Final = 65_535
 TIER_LISTENER: Final = "tier"
-"""Where the tiers' Kafka clients come in; in lower case, as no setting can name a listener."""
+"""Listener for the tiers' Kafka clients; lower case, which no configured listener can have."""
 _LISTENER_FORM: Final = "must be NAME://host:port each, comma separated"
 _VOTER_FORM: Final = "must be id@host:port each, comma separated"
 
@@ -21,7 +21,7 @@ class Listener:
     Attributes:
         name: upper case, as in `listener.security.protocol.map`.
         host: name or number, IPv6 without brackets; "" means every address of the machine.
-        port: 0 means: the system picks one.
+        port: 0 means that the system chooses one.
         security_protocol: one of `PROTOCOLS`.
     """
 
@@ -37,7 +37,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A fixed member of the metadata quorum."""
+    """A static voter of the metadata quorum."""
 
     id: int
     host: str
@@ -45,7 +45,7 @@ class Voter:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what is bound to `host`; any other name counts as not."""
+    """Whether `host` is a loopback address; False for any name but `localhost`."""
     if host == "localhost":
         return True
     from ipaddress import ip_address
@@ -57,7 +57,7 @@ def is_loopback(host: str) -> bool:
 
 
 def parse_host_port(key: str, text: str, form: str) -> tuple[str, int]:
-    """Split `host:port`; IPv6 hosts stand in brackets.
+    """Split `host:port`; IPv6 hosts are in brackets.
 
     Raises:
         ConfigError: not of that form, or the port is outside [0, 65535].
@@ -77,7 +77,7 @@ def parse_host_port(key: str, text: str, form: str) -> tuple[str, int]:
 def parse_listeners(
     key: str, texts: Sequence[str], protocols: Mapping[str, str]
 ) -> tuple[Listener, ...]:
-    """Read a list of listeners.
+    """Parse a list of listeners.
 
     Args:
         key: name of the setting, for errors.
@@ -85,7 +85,7 @@ def parse_listeners(
         protocols: security protocol of each listener name.
 
     Raises:
-        ConfigError: a malformed entry, a name without protocol, a name or port used twice.
+        ConfigError: a malformed entry, a name without protocol, or a duplicate name.
     """
     found: list[Listener] = []
     for text in texts:
@@ -106,7 +106,7 @@ def parse_listeners(
 
 
 def _families(host: str) -> tuple[str, ...]:
-    """What a host takes of a port: no host is every address."""
+    """The address families that a host uses; both without a host."""
     if not host:
         return ("IPv4", "IPv6")
     return ("IPv6",) if ":" in host else ("IPv4",)
@@ -116,7 +116,7 @@ def refuse_shared_ports(key: str, listeners: Sequence[Listener]) -> None:
     """Refuse two listeners on one port, unless one is IPv4 and the other IPv6.
 
     Raises:
-        ConfigError: names the port.
+        ConfigError: has the port.
     """
     taken: dict[int, list[Listener]] = {}
     for listener in listeners:
@@ -130,10 +130,10 @@ def refuse_shared_ports(key: str, listeners: Sequence[Listener]) -> None:
 
 
 def parse_protocol_map(text: str, key: str) -> dict[str, str]:
-    """Read `NAME:PROTOCOL,...`.
+    """Parse `NAME:PROTOCOL,...`.
 
     Raises:
-        ConfigError: a malformed entry, an unknown protocol or a name given twice.
+        ConfigError: a malformed entry, an unknown protocol or a duplicate name.
     """
     found: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
@@ -149,10 +149,10 @@ def parse_protocol_map(text: str, key: str) -> dict[str, str]:
 
 
 def parse_voters(key: str, texts: Sequence[str]) -> tuple[Voter, ...]:
-    """Read `id@host:port` entries.
+    """Parse `id@host:port` entries.
 
     Raises:
-        ConfigError: a malformed entry or an id given twice.
+        ConfigError: a malformed entry or a duplicate id.
     """
     found: dict[int, Voter] = {}
     for text in texts:
@@ -169,7 +169,7 @@ def parse_voters(key: str, texts: Sequence[str]) -> tuple[Voter, ...]:
 
 
 def parse_connection_limits(key: str, text: str) -> dict[str, int]:
-    """Read `host:count` entries of `max.connections.per.ip.overrides`.
+    """Parse `host:count` entries of `max.connections.per.ip.overrides`.
 
     Raises:
         ConfigError: a malformed entry.

@@ -1,7 +1,7 @@
-"""The configuration as it is now: the file, and what was set over the wire since.
+"""The current configuration: the file, and the dynamic settings in the metadata.
 
-Settings of brokers and topics that arrive through the metadata log take effect here without a
-restart. Who needs a setting asks at the moment of use; nobody keeps a copy of what may change.
+Settings of brokers and topics in the metadata log take effect here without a restart. Code that
+uses a setting must read it at each use and must not keep a copy.
 """
 
 import logging
@@ -26,22 +26,22 @@ _EMPTY: Final[Mapping[str, str]] = {}
 
 
 class LiveConfig:
-    """Answers for all settings, and says which changes are allowed (`ConfigRules`)."""
+    """Current settings of broker and topics, and validation of changes (`ConfigRules`)."""
 
     def __init__(self, static: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
-        """Lay the dynamic entries of `image` over `static`."""
+        """Use `static`, with the dynamic entries of `image` on top."""
         self._static = static
         self._image = image
-        # One value, which is replaced as a whole: threads that open logs ask, too.
+        # One tuple, replaced as a whole, because threads that open logs read it, too.
         self._overlaid: tuple[Mapping[str, str], Mapping[str, str], BrokerConfig]
         self._overlaid = (_EMPTY, _EMPTY, static)
 
     @property
     def current(self) -> BrokerConfig:
-        """This broker's settings, dynamic entries included."""
+        """This broker's settings, with dynamic entries; thread-safe."""
         image = self._image()
         default, own = image.broker_config(None), image.broker_config(self._static.node_id)
-        # Maps of an image are shared between images until they change, so identity is enough.
+        # Images share maps until they change, so an identity comparison is enough.
         seen_default, seen_own, current = self._overlaid
         if default is not seen_default or own is not seen_own:
             current = self._overlay(default, own)
@@ -49,7 +49,7 @@ class LiveConfig:
         return current
 
     def _overlay(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
-        """Take the entries that can be taken: what another version wrote must not stop a start."""
+        """Apply the valid dynamic entries: entries of another version must not prevent a start."""
         if not default and not own:
             return self._static
         try:
@@ -59,7 +59,7 @@ class LiveConfig:
             return self._static
 
     def log_config(self, topic: str) -> LogConfig:
-        """What the logs of `topic` obey."""
+        """The configuration of a topic's logs; invalid overrides are logged and ignored."""
         overrides = dict(self._image().topic_config(topic))
         while True:
             try:
@@ -71,27 +71,27 @@ class LiveConfig:
                 del overrides[error.key]
 
     def topic_defaults(self) -> TopicDefaults:
-        """Partitions and replicas of a topic that does not say."""
+        """Default numbers of partitions and replicas of a new topic."""
         return TopicDefaults(self.current.num_partitions, self.current.default_replication_factor)
 
     def validate_new_topic(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """Refuse settings a new topic must not have.
+        """Validate the settings of a new topic.
 
         Raises:
-            InvalidConfig: naming key and value.
+            InvalidConfig: has key and value.
         """
         topic_config.validate(overrides, broker=self.current, topic=topic)
 
     # -- ConfigRules, for the controller
 
     def is_list(self, resource_type: int, key: str) -> bool:
-        """Whether APPEND and SUBTRACT make sense."""
+        """Whether APPEND and SUBTRACT apply to a key."""
         if resource_type == ResourceType.TOPIC:
             return key in TOPIC_KEYS and TOPIC_KEYS[key].type is ConfigType.LIST
         return is_broker_list(key)
 
     def default_of(self, resource_type: int, key: str) -> str | None:
-        """The value that APPEND and SUBTRACT start from where nothing is set."""
+        """The value that APPEND and SUBTRACT change if no override is set."""
         if resource_type == ResourceType.TOPIC:
             return TOPIC_KEYS[key].show(topic_config.topic_defaults(self.current)[key])
         return BROKER_KEYS[key].show(self.current.get(key))
@@ -99,7 +99,7 @@ class LiveConfig:
     def validate(
         self, resource_type: int, name: str, new: dict[str, str], existing: Mapping[str, str]
     ) -> None:
-        """Check the overrides a topic or broker would have.
+        """Validate all overrides of a topic or broker after a change.
 
         Raises:
             KafkaError: they are not allowed.
@@ -111,7 +111,8 @@ class LiveConfig:
             key: new.get(key) for key in {*new, *existing} if new.get(key) != existing.get(key)
         }
         broker = self.current
-        if name and name != str(broker.node_id):  # that of another broker, as far as it shows
+        # settings of another broker, as far as the image has them
+        if name and name != str(broker.node_id):
             broker = self._overlay(self._image().broker_config(None), existing)
         validate_broker_change(changed, broker=broker, for_all=not name)
 

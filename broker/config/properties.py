@@ -1,8 +1,8 @@
-r"""Java's `.properties` text: what `server.properties` is written in.
+r"""Java's `.properties` format, in which `server.properties` is written.
 
-The grammar is the one of `java.util.Properties.load`: `#` and `!` start comments, key and value
-are separated by `=`, `:` or white space, a backslash at the end of a line joins the next one to
-it, and `\t \n \r \f \uXXXX` are escapes. The last value of a repeated key wins.
+The grammar is that of `java.util.Properties.load`. `#` and `!` begin comments; `=`, `:` or white
+space separate key and value. A backslash at the end of a line joins the next one to it, and `\t \n
+\r \f \uXXXX` are escapes. The last value of a repeated key wins.
 """
 
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class PropertiesError(TidemarkError, ValueError):
-    """The text is not a properties file; the message names the line (from 1)."""
+    """The text is not in the format; the message has the line number (from 1)."""
 
 
 def parse(text: str) -> dict[str, str]:
-    r"""Read properties text into a dict in the order of the file.
+    r"""Parse properties text into a dict in the order of the file.
 
     Args:
         text: the whole file, decoded; line ends may be LF, CRLF or CR.
@@ -37,7 +37,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def dump(entries: Mapping[str, str]) -> str:
-    """Write properties text that `parse` reads back, one line an entry, in their order."""
+    """Write properties text for `parse`, one line for each entry, in their order."""
     return "".join(f"{_key(name)}={_value(text)}\n" for name, text in entries.items())
 
 
@@ -54,7 +54,7 @@ def _value(text: str) -> str:
 
 
 def decode(data: bytes) -> str:
-    """Decode a properties file: UTF-8, or Latin-1 where it is not, as older Java wrote it."""
+    """Decode a properties file: UTF-8, or else Latin-1, which older Java wrote."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -62,7 +62,7 @@ def decode(data: bytes) -> str:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Join continued lines; drop blank ones and comments. Pairs of (first line number, text)."""
+    """Join continued lines, without blank lines and comments: (first line number, text)."""
     found: list[tuple[int, str]] = []
     pending: str | None = None
     first = 0
@@ -85,7 +85,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[int, int]:
-    """Return where the key ends and where the value starts (both indexes into `line`)."""
+    """Return the end of the key (exclusive) and the start of the value, as indexes into `line`."""
     index, size = 0, len(line)
     while index < size and line[index] not in "=: \t\f":
         index += 2 if line[index] == "\\" else 1

@@ -1,6 +1,6 @@
-"""From the text of a configuration to values: types checked, nothing missing, unknown keys named.
+"""From text to values, key by key: types are checked, required keys and unknown keys are found.
 
-Rules that look at more than one key are in `rules`; this module looks at keys one by one.
+Rules between keys are in `rules`.
 """
 
 import difflib
@@ -19,13 +19,13 @@ _NAME_MAX: Final = 200  # no key is longer; comparing a long text is slow
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """All broker keys with their values, and what was remarkable about the text.
+    """The values of all broker keys, and remarks on the text.
 
     Attributes:
         values: parsed value of every broker key, defaults included.
         warnings: one sentence for each unknown or retired key.
-        without_effect: keys that were set and that change nothing here, sorted.
-        unknown: keys that were set and that no one knows, sorted.
+        without_effect: keys that were set and have no effect here, sorted.
+        unknown: unknown keys that were set, sorted.
     """
 
     values: Mapping[str, Value]
@@ -38,7 +38,7 @@ def resolve(entries: Mapping[str, str]) -> Resolved:
     """Parse all entries and fill in the defaults.
 
     Args:
-        entries: text by today's names (aliases are already translated).
+        entries: text by current names (aliases are already translated).
 
     Raises:
         ConfigError: a value is not allowed, or a required key is missing.
@@ -59,19 +59,19 @@ def resolve(entries: Mapping[str, str]) -> Resolved:
 
 
 def effective_name(name: str) -> str:
-    """Return the name under which `Resolved.values` holds what a chain of keys comes to."""
+    """Return the name in `Resolved.values` for the effective value of several keys."""
     return f"{name} (effective)"
 
 
 def manager_key(name: str, prefix: str) -> Key | None:
-    """Return the metadata manager's key that `name` sets, if it starts with `prefix`."""
+    """Return the metadata manager's key for `name`, if it begins with `prefix`."""
     if not name.startswith(prefix):
         return None
     return METADATA_MANAGER_KEYS.get(name.removeprefix(prefix))
 
 
 def nearest(name: str, known: list[str]) -> str | None:
-    """Return the known name most like `name`, or None when nothing is close."""
+    """Return the known name most similar to `name`; None: none is similar."""
     if len(name) > _NAME_MAX:
         return None
     matches = difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE_ENOUGH)
@@ -79,7 +79,7 @@ def nearest(name: str, known: list[str]) -> str | None:
 
 
 def _refuse_zookeepers(entries: Mapping[str, str]) -> None:
-    """Refuse a file from the time when Kafka had its metadata in ZooKeeper, with what to write."""
+    """Refuse a file of a Kafka with ZooKeeper; the error says how to change it."""
     text = entries.get("zookeeper.connect")
     if text is None or entries.get("process.roles", "").strip():
         return
@@ -96,7 +96,7 @@ def _refuse_zookeepers(entries: Mapping[str, str]) -> None:
 
 
 def _check_node_id(values: Mapping[str, Value]) -> None:
-    """Refuse `broker.id` and `node.id` that contradict each other."""
+    """Refuse different values of `broker.id` and `node.id`."""
     old, new = values["broker.id"], values["node.id"]
     if old not in (-1, new):
         raise ConfigError("broker.id", old, f"node.id={new} is set too; the two must be equal")

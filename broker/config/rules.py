@@ -1,7 +1,7 @@
-"""Rules between configuration keys, each with the reason it exists; and what follows from them.
+"""Rules between configuration keys, with their reasons, and values derived from several keys.
 
-Everything here is a pure function of parsed values. Errors name the key, its value and what would
-be allowed.
+All functions are pure functions of parsed values. Errors have the key, its value and the allowed
+values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from runtime.log_lines import parse_level
 CLUSTER_SECRET_KEY: Final = "tidemark.cluster.secret.file"
 CONTROL_TOKEN_CHARS_MIN: Final = 16
 IDLE_INTERVAL_MS_MAX: Final = 10_000
-"""Two idle records within the time that a tier waits for an image, `ConfirmedImages`."""
+"""Two idle records within the time that a tier waits for an image (`ConfirmedImages`)."""
 _ANY_HOSTS: Final = ("0.0.0.0", "::", "[::]")  # compared, never bound
 _MAP_KEY: Final = "listener.security.protocol.map"
 _SERVED_PROTOCOL: Final = "PLAINTEXT"
@@ -39,7 +39,7 @@ TOPIC_BASED_MANAGER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """What several keys together say about where this node is; fields as in `BrokerConfig`."""
+    """The node's addresses and directories; the fields are those of `BrokerConfig`."""
 
     process_roles: tuple[str, ...]
     listeners: tuple[Listener, ...]
@@ -58,11 +58,11 @@ class Addresses:
 
 
 def derive_addresses(values: Mapping[str, Value], static: Mapping[str, str]) -> Addresses:
-    """Work out listeners, voters and directories.
+    """Derive listeners, voters and directories.
 
     Args:
         values: parsed values of all broker keys.
-        static: the entries of the file, to see which keys were set.
+        static: the entries of the file, which show the keys that were set.
 
     Raises:
         ConfigError: a malformed address, or listeners that do not fit the roles.
@@ -117,10 +117,10 @@ def derive_addresses(values: Mapping[str, Value], static: Mapping[str, str]) -> 
 def check_values(
     values: Mapping[str, Value], entries: Mapping[str, str], addresses: Addresses
 ) -> None:
-    """Check the rules between keys that Apache Kafka checks at start, and ours.
+    """Check the rules between keys that Apache Kafka checks at start, and those of Tidemark.
 
     Raises:
-        ConfigError: names the first rule that is broken.
+        ConfigError: has the first rule that is violated.
     """
     _check_log_level(values)
     _check_quorum(values, addresses)
@@ -145,12 +145,12 @@ def check_replication(key: str, factor: int, broker_ids: Sequence[int]) -> None:
     """Refuse a replication factor that the cluster's brokers cannot satisfy.
 
     Args:
-        key: name of the setting the factor comes from.
-        factor: replicas wanted.
-        broker_ids: brokers that may hold one.
+        key: name of the setting with the factor.
+        factor: number of replicas.
+        broker_ids: brokers that may have a replica.
 
     Raises:
-        ConfigError: names key, factor and brokers.
+        ConfigError: has key, factor and brokers.
     """
     if factor > len(broker_ids):
         shown = ", ".join(str(one) for one in sorted(broker_ids)) or "none"
@@ -177,7 +177,7 @@ def _number(value: Value) -> int:
 def _protocols(
     values: Mapping[str, Value], static: Mapping[str, str], controllers: tuple[str, ...]
 ) -> dict[str, str]:
-    """Read the map of protocols; without one, controller listeners speak PLAINTEXT."""
+    """Parse the map of protocols; its default has PLAINTEXT for controller listeners."""
     found = parse_protocol_map(str(values[_MAP_KEY]), _MAP_KEY)
     if _MAP_KEY not in static:
         for name in controllers:
@@ -254,7 +254,7 @@ def _advertised(
 
 
 def _control(values: Mapping[str, Value], listeners: Sequence[Listener]) -> tuple[str, int] | None:
-    """Where commands are taken: whoever reaches the listener can make the broker lose data."""
+    """The address for commands of tests; each client of it can make the broker lose data."""
     key, token_key = "tidemark.control.listener", "tidemark.control.token"
     text, token = str(values[key] or ""), str(values[token_key] or "")
     if not text:
@@ -283,11 +283,11 @@ def _control(values: Mapping[str, Value], listeners: Sequence[Listener]) -> tupl
 def _tier_listeners(
     values: Mapping[str, Value], roles: Sequence[str], listeners: Sequence[Listener]
 ) -> tuple[Listener, Listener] | tuple[None, None]:
-    """Where the tiers of a cluster come in, and what their brokers are told of it."""
+    """The listener for the tiers of the cluster, and its endpoint for other brokers."""
     key, advertised_key = "tidemark.tier.listener", "tidemark.tier.advertised.listener"
     text, advertised = str(values[key] or ""), str(values[advertised_key] or "")
     if not values[CLUSTER_SECRET_KEY]:
-        # Without the secret there is a token in its place, which PLAIN sends in the clear.
+        # Without the secret, tiers authenticate with a token, which PLAIN sends unencrypted.
         for name, given in ((key, text), (advertised_key, advertised)):
             if given:
                 raise ConfigError(
@@ -317,7 +317,7 @@ def _tier_listeners(
 def _inter_broker(
     values: Mapping[str, Value], static: Mapping[str, str], advertised: Sequence[Listener]
 ) -> str:
-    """Say which listener brokers use among themselves."""
+    """The name of the listener for connections between brokers."""
     named, key = values["inter.broker.listener.name"], "inter.broker.listener.name"
     protocol_key = "security.inter.broker.protocol"
     if named and protocol_key in static:
@@ -369,7 +369,7 @@ def _check_log_level(values: Mapping[str, Value]) -> None:
 
 
 def _check_authorizer(values: Mapping[str, Value]) -> None:
-    """A file of Kafka that relies on ACLs must not open its data to everybody.
+    """Refuse a configuration that relies on ACLs, because its data would be open to all clients.
 
     DIFFERS: Kafka loads the class.
     """
@@ -384,7 +384,7 @@ def _check_authorizer(values: Mapping[str, Value]) -> None:
 
 
 def _check_request_memory(values: Mapping[str, Value], entries: Mapping[str, str]) -> None:
-    """The largest request must fit, as in Kafka; our default is raised to it, see `endpoints`."""
+    """The largest request must fit, as in Kafka; `endpoints` raises the default accordingly."""
     name = "queued.max.request.bytes"
     bound, largest = _number(values[name]), _number(values["socket.request.max.bytes"])
     if name in entries and 0 < bound < largest:
@@ -412,7 +412,7 @@ def _check_times(values: Mapping[str, Value]) -> None:
 
 
 def _check_replication_times(values: Mapping[str, Value]) -> None:
-    """A follower's fetch must come back before its socket or its place in the ISR is given up."""
+    """A fetch must end before the socket times out and before the follower leaves the ISR."""
     wait, timeout, lag = (
         _number(values[name])
         for name in (
@@ -438,7 +438,7 @@ def _check_replication_times(values: Mapping[str, Value]) -> None:
 
 
 def _check_local_retention(values: Mapping[str, Value]) -> None:
-    """With a remote tier, the local part of a log cannot outlive the whole."""
+    """With a remote tier, local retention must not be longer than the total retention."""
     if not values["remote.log.storage.system.enable"]:
         return
     totals = (
@@ -460,7 +460,7 @@ def _check_local_retention(values: Mapping[str, Value]) -> None:
 def _check_remote(
     values: Mapping[str, Value], entries: Mapping[str, str], addresses: Addresses
 ) -> None:
-    """A remote tier needs a plugin."""
+    """A remote tier must have a plugin."""
     if not values["remote.log.storage.system.enable"] or "broker" not in addresses.process_roles:
         return
     if not values["remote.log.storage.manager.class.name"]:
@@ -473,10 +473,11 @@ def _check_remote(
 
 
 def _check_idle_records(values: Mapping[str, Value], addresses: Addresses) -> None:
-    """A controller must not leave the tiers' question about the image open.
+    """A controller must commit idle records often enough for the tiers.
 
-    It cannot know yet whether another broker will ask it. DIFFERS: Kafka allows any interval; its
-    tier deletes without asking.
+    Tiers wait until the high watermark passes the log end at their request, and idle records
+    advance it. A controller cannot know at its start whether a broker's tier will wait. DIFFERS:
+    Kafka allows any interval; its tier deletes without this confirmation.
     """
     key = "metadata.max.idle.interval.ms"
     interval_ms = _number(values[key])

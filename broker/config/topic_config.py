@@ -1,7 +1,7 @@
-"""The settings of a topic: checked with Kafka's rules, and turned into what its logs obey.
+"""The settings of a topic: validated by Kafka's rules, and converted to the configuration of logs.
 
-Values are text until their key's type parses them; nothing is resolved, opened or expanded, so a
-class name or `${...}` is just a wrong number. Old names are translated here and never stored.
+Values are text until their key's type parses them. No code resolves, opens or expands a value, so a
+class name or `${...}` is merely an invalid number. Old names are translated here and never stored.
 """
 
 import re
@@ -29,7 +29,7 @@ _THROTTLED: Final = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
 
 
 class InvalidConfig(KafkaError):
-    """A topic cannot have this setting; the message names key, value and what is allowed."""
+    """A topic cannot have this setting; the message has key, value and allowed values."""
 
     code = ErrorCode.INVALID_CONFIG
 
@@ -39,10 +39,10 @@ class InvalidConfig(KafkaError):
 
 
 def normalise(overrides: Mapping[str, str | None]) -> dict[str, str]:
-    """Replace old names by today's, and refuse values that are missing.
+    """Replace old names by current ones, and refuse missing values.
 
     Raises:
-        InvalidConfig: a value is None, or an old and a new name contradict each other.
+        InvalidConfig: a value is None, or an old and a new name have different values.
     """
     missing = sorted(name for name, text in overrides.items() if text is None)
     if missing:
@@ -60,7 +60,7 @@ def parse_overrides(overrides: Mapping[str, str | None]) -> dict[str, Value]:
         overrides: text by name, old names allowed.
 
     Returns:
-        Parsed values by today's names.
+        Parsed values by current names.
 
     Raises:
         InvalidConfig: an unknown name or a value that is not allowed.
@@ -82,10 +82,10 @@ def parse_overrides(overrides: Mapping[str, str | None]) -> dict[str, Value]:
 
 
 def topic_defaults(broker: BrokerConfig) -> dict[str, Value]:
-    """Return the value of every topic key for a topic that sets nothing.
+    """Return the value of every topic key for a topic without overrides.
 
-    Keys with a broker key take its value (for times: of the strongest unit that is set), the
-    others their own default.
+    A key with a broker key has the value of that (for times: of the strongest unit that is set).
+    Other keys have their own default.
     """
     defaults: dict[str, Value] = {}
     for name, key in TOPIC_KEYS.items():
@@ -109,7 +109,7 @@ def effective(broker: BrokerConfig, overrides: Mapping[str, str | None]) -> dict
 
 
 def log_config(broker: BrokerConfig, overrides: Mapping[str, str | None]) -> LogConfig:
-    """Return what the logs of a topic with these overrides obey.
+    """Return the configuration of the logs of a topic with these overrides.
 
     Raises:
         InvalidConfig: an override is unknown or not allowed.
@@ -126,7 +126,7 @@ def log_config(broker: BrokerConfig, overrides: Mapping[str, str | None]) -> Log
     given["cleanup_policy"] = frozenset(policy)
     throttled = "follower_replication_throttled_replicas"
     given[throttled] = frozenset(given[throttled])
-    given["retention_bytes"] = max(given["retention_bytes"], _UNLIMITED)  # Kafka takes any below 0
+    given["retention_bytes"] = max(given["retention_bytes"], _UNLIMITED)  # Kafka allows any below 0
     return LogConfig(**given)
 
 
@@ -140,13 +140,13 @@ def validate(
     """Refuse settings that a topic must not have, as Kafka does on creation and on change.
 
     Args:
-        overrides: the topic's complete settings as they would be.
+        overrides: all settings of the topic after the change.
         broker: gives the defaults and the switch of the remote tier.
         existing: the topic's settings so far; None for a new topic.
-        topic: name of the topic, to keep internal topics out of the remote tier.
+        topic: name of the topic; internal topics are never tiered.
 
     Raises:
-        InvalidConfig: names the setting, its value and what is allowed.
+        InvalidConfig: has the setting, its value and the allowed values.
     """
     values = effective(broker, overrides)
     low, high = _integer(values, "min.compaction.lag.ms"), _integer(values, "max.compaction.lag.ms")
@@ -165,7 +165,7 @@ def validate(
             "and stop copying with remote.log.copy.disable=true",
             key="remote.storage.enable",
         )
-    # DIFFERS: Kafka lets the order be taken back, and what is not deleted yet stays permanently.
+    # DIFFERS: Kafka allows this change, and the remaining remote data would never be deleted.
     if _is_true(existing, "remote.log.delete.on.disable") and (
         not values["remote.log.delete.on.disable"]
     ):
@@ -197,7 +197,7 @@ def _integer(values: Mapping[str, Value], name: str) -> int:
 
 
 def _check_tiered(values: Mapping[str, Value], broker: BrokerConfig, topic: str | None) -> None:
-    """Check what `remote.storage.enable=true` demands of the other settings."""
+    """Check the other settings of a topic with `remote.storage.enable=true`."""
     switch = "remote.storage.enable"
     if topic in NEVER_TIERED_TOPICS:
         raise InvalidConfig(
@@ -235,7 +235,7 @@ def _check_local_retention(values: Mapping[str, Value], unit: str) -> None:
 
 
 def _check_copy_disable(values: Mapping[str, Value], unit: str) -> None:
-    """Without copying, local data must live as long as all data: nothing replaces it."""
+    """Without copying, local retention must equal the total retention, because no copy exists."""
     local, total = (_integer(values, f"{name}.{unit}") for name in _RETENTIONS)
     if values["remote.log.copy.disable"] and local not in (_AS_TOTAL, total):
         raise InvalidConfig(
@@ -246,7 +246,7 @@ def _check_copy_disable(values: Mapping[str, Value], unit: str) -> None:
 
 
 def _check_copy_lag(values: Mapping[str, Value], unit: str) -> None:
-    """A segment must be copied before its local copy may go."""
+    """A segment must be copied before its local copy may be deleted."""
     local, total = (_integer(values, f"{name}.{unit}") for name in _RETENTIONS)
     limit = total if local == _AS_TOTAL else local
     lag = _integer(values, f"remote.copy.lag.{unit}")

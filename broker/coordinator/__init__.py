@@ -1,1 +1,1 @@
-"""Coordinators of groups: what members and offsets there are, and who may change them."""
+"""Coordinators of consumer groups: members, generations and committed offsets."""

@@ -1,6 +1,6 @@
-"""Loads shards one after the other: each is served as soon as it can be, and one thread does it.
+"""Loads shards one after the other, on one thread; each is served as soon as it is loaded.
 
-More threads would share one interpreter lock: all shards would come late together.
+More threads would share the interpreter lock, so that all shards would be served late.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from runtime.ports import Ports
 log = logging.getLogger(__name__)
 
 _LOGGED_FROM_MS: Final = 100
-"""Loads that take so long have a line in the log."""
+"""A load of this duration or longer is logged."""
 
 
 class Loader:
-    """The queue of shards that are to be loaded."""
+    """The queue of shards to load."""
 
     def __init__(self, ports: Ports, chunk_bytes: int, metrics: GroupMetrics) -> None:
-        """Load nothing yet; see `Load` for `chunk_bytes`."""
+        """Load nothing yet; `chunk_bytes` is that of `Load`."""
         self._clock, self._disk, self._metrics = ports.clock, ports.disk, metrics
         self._pool = ports.executors.pool("group-loading", 1)
         self._chunk_bytes = chunk_bytes
@@ -34,7 +34,7 @@ class Loader:
         self._task: asyncio.Task[None] | None = None
 
     def load(self, shard: Shard) -> None:
-        """Activate the shard when its log is read; at once where there is nothing to read."""
+        """Activate the shard when its log is read; at once if its log is empty."""
         load = Load(
             shard.partition.log, shard.state, disk=self._disk, chunk_bytes=self._chunk_bytes
         )
@@ -47,13 +47,13 @@ class Loader:
             self._task = asyncio.ensure_future(self._run())
 
     async def stop(self) -> None:
-        """Load nothing more; returns when no thread reads."""
+        """Clear the queue; returns when the thread reads no more."""
         self._queue.clear()
         if self._task is not None:
             await self._task
 
     def _damaged(self, shard: Shard, count: int) -> None:
-        """Note what was found by the load, and before it when the log was opened."""
+        """Count the damaged places that the load found, and those found at the log's opening."""
         shard.damaged = count + len(shard.partition.log.damages)
         self._metrics.damaged_records.inc(shard.damaged)
 
@@ -70,9 +70,9 @@ class Loader:
         self._task = None
 
     async def _has_moved(self, shard: Shard, partition_log: PartitionLog) -> bool:
-        """Whether another log took the place of this one before its files were open.
+        """Whether another log replaced this one before its files were open.
 
-        Nothing was replayed then. Waits until the two have changed places.
+        Nothing has been replayed in that case. Waits until the replacement is complete.
         """
         if not partition_log.health.is_closed:
             return False

@@ -1,13 +1,13 @@
-"""Reads one partition of `__consumer_offsets` into a state of groups, beside the event loop.
+"""Reads one partition of `__consumer_offsets` into a group state, on a thread.
 
-The segments are read from front to back as the files they are, not by offsets: so a batch that
-nobody can read costs what is in it, and reading continues behind it. Their files are held open, so
-they can be read to their end also while compaction or retention replace them.
+The segments are read front to back as files, not by offsets. So an unreadable batch costs only its
+own records, and reading continues behind it. All files are held open, so that they can be read to
+their end even if compaction or retention replaces them.
 
-The base offset of a batch is not under its checksum. So the place in the file counts: a sound
-batch with offsets that cannot be is replayed where it lies, and named.
+The checksum of a batch does not cover its base offset. So the position in the file counts: an
+intact batch with impossible offsets is replayed at its position, and logged.
 
-What is damaged is named, once each, and counted; the partition is served without it.
+Each damaged place is logged and counted; the partition is served without it.
 """
 
 import logging
@@ -39,18 +39,18 @@ from runtime.executors import Pool
 log = logging.getLogger(__name__)
 
 _NAMED_MAX: Final = 20
-"""So many damages have a line of their own in the log; behind them only their number is said."""
+"""Damaged places that are logged one by one; then only their number is logged."""
 _SEARCHED_BYTES: Final = 2 << 20
-"""So far behind damage the next batch is looked for at once: more than one has as a rule."""
+"""Bytes searched at a time for the next batch behind damage; usually it is within them."""
 _MAGIC_BYTE: Final = bytes((MAGIC,))
 
 
 class LoadAborted(TidemarkError):
-    """Nobody waits for this load any more."""
+    """The load is no longer wanted."""
 
 
 class _Stretch(NamedTuple):
-    """The bytes of a segment that are read: those that were there when the load began."""
+    """The part of a segment that is read: the bytes that were there when the load was created."""
 
     file: OpenFile
     size_bytes: int
@@ -59,12 +59,12 @@ class _Stretch(NamedTuple):
 
 @dataclass(slots=True)
 class LoadReport:
-    """What a load has found.
+    """Result of a load.
 
     Attributes:
-        records: that were replayed.
-        size_bytes: of the segments that were read.
-        damaged: records and batches that cannot be read.
+        records: replayed records.
+        size_bytes: size of the segments that were read.
+        damaged: unreadable records and batches.
     """
 
     records: int = 0
@@ -73,23 +73,23 @@ class LoadReport:
 
 
 class Load:
-    """Reads one partition's log as it was when this was made; used once.
+    """Reads one partition's log as it was at construction; used once.
 
     Attributes:
-        log: which is read.
-        report: what was found until now.
+        log: the log to read.
+        report: result so far.
     """
 
     def __init__(
         self, partition_log: PartitionLog, state: GroupState, *, disk: Disk, chunk_bytes: int
     ) -> None:
-        """Read nothing yet.
+        """Read nothing yet; must be called on the event loop.
 
         Args:
-            partition_log: its log; on the event loop.
-            state: fresh; nobody else has it before `run` has returned.
-            disk: reads.
-            chunk_bytes: how many bytes one call on the pool takes, but for larger batches.
+            partition_log: the partition's log.
+            state: fresh state, which no other code may use until `run` has returned.
+            disk: reads the files.
+            chunk_bytes: bytes read by one call on the pool, except for larger batches.
         """
         self.report = LoadReport()
         self._name, self._state, self._disk = partition_log.topic_partition, state, disk
@@ -102,14 +102,14 @@ class Load:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to read."""
+        """Whether the log has no records."""
         return self._start >= self._end
 
     async def run(self, pool: Pool, is_wanted: Callable[[], bool]) -> None:
-        """Read it all; `is_wanted` is asked after each chunk.
+        """Read the whole log; `is_wanted` is called after each chunk.
 
         Raises:
-            LoadAborted: it is not wanted any more.
+            LoadAborted: the load is no longer wanted.
             OSError: the disk failed.
         """
         for stretch in [] if self.is_empty else await self._opened(pool):
@@ -124,7 +124,7 @@ class Load:
             log.error("%s: damaged records and batches: count=%d", self._name, self.report.damaged)
 
     async def _opened(self, pool: Pool) -> list[_Stretch]:
-        """Open the files of all segments: once they are, they can be read whatever happens."""
+        """Open the files of all segments; open files stay readable when they are deleted."""
         while True:
             segments = list(self.log.segments.all)
             try:
@@ -141,11 +141,11 @@ class Load:
                 ]
 
     def _bytes_of(self, segment: LogSegment) -> int:
-        """How much of a segment was there when this was made: only the last one grows."""
+        """Size of a segment at construction: only the last one has grown since."""
         return self._last_bytes if segment is self._last else segment.size_bytes
 
     def _is_same(self, segments: Sequence[LogSegment]) -> bool:
-        """Whether these are still the first of the log; else files were replaced meanwhile."""
+        """Whether these are still the first segments; False if files were replaced meanwhile."""
         now = self.log.segments.all[: len(segments)]
         return len(now) == len(segments) and all(map(operator.is_, now, segments))
 
@@ -155,7 +155,7 @@ class Load:
         """Replay the batches from `position` on.
 
         Returns:
-            Where to continue, and how many bytes to read there.
+            Position to continue at, and number of bytes to read there.
         """
         left = stretch.size_bytes - position
         data = self._disk.read_at(stretch.file, position, min(wanted, left))
@@ -171,21 +171,21 @@ class Load:
             size = min(_SEARCHED_BYTES, left)
             data = self._disk.read_at(stretch.file, position, size)
         skipped = _next_batch(data, self._start, self._end)
-        # Where none is found, its last bytes may still be the beginning of one.
+        # If none is found, the last bytes may still be the beginning of one.
         skipped = max(len(data) - HEADER_SIZE, 1) if skipped is None else skipped
         return position + skipped, self._chunk_bytes
 
     def _ends_early(self, stretch: _Stretch, end: int) -> tuple[int, int]:
-        """The file has become shorter than the log knows: what is missing costs what was in it."""
+        """The file is shorter than the log's record of it: skip the missing part."""
         missing = stretch.size_bytes - end
         self._damaged(f"{stretch.file.path} ends at byte {end}: {missing} bytes are missing")
         return stretch.size_bytes, self._chunk_bytes
 
     def _take_all(self, data: bytes) -> int:
-        """Replay whole batches from the beginning of `data` on.
+        """Replay whole batches from the beginning of `data`.
 
         Returns:
-            Where the first begins that is cut, or that nobody can find the end of.
+            Position of the first batch that is cut, or whose end is unknown.
         """
         position = 0
         while position + HEADER_SIZE <= len(data):
@@ -210,7 +210,7 @@ class Load:
                 f"{self._next} and before the log's end {self._end}; it counts where it lies",
                 outcome="costs nothing",
             )
-            # Within the log the one before it may have been the wrong one.
+            # Inside the log, the earlier batch may have had the wrong offset instead.
             if first < self._start or header.next_offset > self._end:
                 first = self._next
         self._next = first + header.last_offset_delta + 1
@@ -237,7 +237,7 @@ class Load:
         self.report.records += len(records)
 
     def _mark(self, records: list[Record], producer_id: int) -> None:
-        """Commit or abort what a transaction wrote; other control records say nothing here."""
+        """Replay the end of a transaction; other control records have no effect here."""
         for record in records:
             kind = control_type(record)
             if kind in (ControlType.COMMIT, ControlType.ABORT):
@@ -250,23 +250,23 @@ class Load:
 
 
 def _claimed_size(data: bytes) -> int:
-    """How many bytes the batch at the beginning of `data` claims, 0 where there is no header."""
+    """Size in the header of the batch at the beginning of `data`; 0 without a header."""
     if len(data) < HEADER_SIZE or data[MAGIC_POSITION] != MAGIC:
         return 0
     return read_header(data).size_bytes
 
 
 def _may_begin(data: bytes, position: int) -> bool:
-    """Whether a batch may begin at `position`; the bytes may also end there."""
+    """Whether a batch may begin at `position`; also if the bytes end before its magic byte."""
     return position + HEADER_SIZE > len(data) or data[position + MAGIC_POSITION] == MAGIC
 
 
 def _next_batch(data: bytes, start: int, end: int) -> int | None:
-    """Where the next batch with offsets of [start, end) begins, behind the first byte.
+    """Position of the next batch with offsets in [start, end), after the first byte.
 
     Returns:
-        The first sound one; where there is none the first that may be one and is cut by the end of
-        `data`; None where there is none, either.
+        The first intact batch. Without one, the first candidate that is cut by the end of `data`;
+        None without that.
     """
     cut = None
     found = data.find(_MAGIC_BYTE, MAGIC_POSITION + 1)

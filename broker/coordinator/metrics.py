@@ -1,6 +1,6 @@
-"""Numbers about groups, with the names of Kafka's beans as the JMX exporter writes them.
+"""Metrics of groups, with the names of Kafka's beans as the JMX exporter writes them.
 
-Kafka's rates are excluded: they are counters here, from which a rate is made where it is shown.
+Counters stand for Kafka's rates, which monitoring can compute from them.
 """
 
 from collections import Counter
@@ -20,14 +20,14 @@ _STAGES: Final = (ShardStage.LOADING, ShardStage.ACTIVE, ShardStage.FAILED)
 
 
 class GroupMetrics:
-    """What is counted, and what is asked for when somebody looks.
+    """Counters of groups, and gauges that are computed at each scrape.
 
     Attributes:
         offset_commits: offsets committed by clients.
-        offset_expirations: records written because offsets were too old.
+        offset_expirations: tombstones of expired offsets.
         offset_deletions: offsets deleted by clients, or with their topics.
         damaged_records: damaged places, found when logs were opened or loaded.
-        purgatory_ms: how long answers waited for the commit of what was written for them.
+        purgatory_ms: how long answers waited for the commit of their records.
     """
 
     def __init__(self, metrics: Registry, shards: Mapping[int, Shard], clock: Clock) -> None:
@@ -124,11 +124,11 @@ class GroupMetrics:
         )
 
     def resigned(self, shard: Shard) -> None:
-        """A partition is led elsewhere: what was counted of it stays counted."""
+        """Keep the counts of a partition that is no longer led here."""
         self._rebalances_elsewhere += shard.state.totals.completed_rebalances
 
     def loaded(self, took_ms: int) -> None:
-        """A partition was loaded."""
+        """Record the duration of a load."""
         self._loads += 1
         self._loads_ms += took_ms
         self._longest_ms = max(self._longest_ms, took_ms)
@@ -151,7 +151,7 @@ class GroupMetrics:
         return {(str(kind),): count for kind, count in counted.items()}
 
     def _counts(self) -> list[GroupCounts]:
-        """Of the shards that are served; counted once for all that is asked in one scrape."""
+        """Counts of the active shards; cached, because one scrape reads them several times."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._counted_ms >= _COUNTED_FOR_MS:
             active = [one for one in self._shards.values() if one.stage is ShardStage.ACTIVE]

@@ -1,9 +1,9 @@
-"""The coordinator of groups: which of its shards has a group, and how they come and go.
+"""The coordinator of groups: finds a group's shard, and begins and ends shards.
 
-As in Kafka the partition of `__consumer_offsets` that has a group's id by its hash has the group,
-and the broker that leads the partition coordinates it. A shard begins when leadership does: its
-log is read beside the event loop, and until then its groups are answered with 14. It ends with
-leadership; an election that this broker wins again changes nothing in what is loaded.
+As in Kafka the hash of a group id selects a partition of `__consumer_offsets`, and the leader of
+that partition coordinates the group. A shard begins with leadership: its log is read on a thread,
+and until that is done its groups get COORDINATOR_LOAD_IN_PROGRESS (14). It ends with leadership. If
+this broker is elected again without a gap, the shard stays loaded.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ _TOO_LARGE: Final = (MessageTooLarge, RecordListTooLarge)
 
 
 def java_hash(text: str) -> int:
-    """Java's `String.hashCode`, from -2**31 to 2**31 - 1: over code units of UTF-16."""
+    """Java's `String.hashCode`, from -2**31 to 2**31 - 1, over UTF-16 code units."""
     value = 0
     if text.isascii():
         for unit in text.encode():
@@ -66,9 +66,9 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(group_id: str, partition_count: int) -> int:
-    """The partition that has `group_id`, as every Kafka broker and tool computes it."""
+    """The partition for `group_id`, as computed by Kafka's brokers and tools."""
     value = java_hash(group_id)
-    # The smallest number has no positive twin in Java: Kafka takes 0 for it.
+    # -2**31 has no positive counterpart in Java: Kafka uses 0 for it.
     return (abs(value) & _BITS_31) % partition_count
 
 
@@ -76,13 +76,13 @@ class GroupCoordinator:
     """All groups that this broker coordinates.
 
     Attributes:
-        topic: of their records.
-        metrics: what is counted.
+        topic: the topic of their records.
+        metrics: counters and gauges.
         shards: by partition of the topic.
     """
 
     def __init__(self, topic: OffsetsTopic, config: BrokerConfig, ports: Ports) -> None:
-        """Coordinate nothing yet: `on_replicas` is called with what is led."""
+        """Coordinate nothing yet; `on_replicas` must be called with the partitions led here."""
         self.topic = topic
         self.shards: dict[int, Shard] = {}
         self.metrics = GroupMetrics(ports.metrics, self.shards, ports.clock)
@@ -118,11 +118,11 @@ class GroupCoordinator:
     # -- which shard
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of the topic that has this group, also before the topic exists."""
+        """The partition for a group; defined before the topic exists."""
         return partition_of(group_id, self.topic.partition_count)
 
     def shard(self, group_id: str) -> Shard:
-        """The shard that has this group.
+        """The shard of a group.
 
         Raises:
             NotCoordinator: another broker has it, or none.
@@ -140,10 +140,10 @@ class GroupCoordinator:
         return shard
 
     def all_shards(self) -> list[Shard]:
-        """Every shard, for questions about all groups.
+        """The active shards, for requests about all groups.
 
         Raises:
-            CoordinatorLoadInProgress: one of them is being loaded: what it has is not known yet.
+            CoordinatorLoadInProgress: one is being loaded, so its groups are unknown.
             CoordinatorNotAvailable: this broker stops.
         """
         if self._is_stopped:
@@ -175,11 +175,11 @@ class GroupCoordinator:
 
     @property
     def kept_bytes(self) -> int:
-        """About what all groups and their offsets take in memory; O(shards)."""
+        """Approximate memory of all groups and their offsets; O(shards)."""
         return sum(shard.state.kept_bytes for shard in self.shards.values())
 
     def _refused(self, is_new: bool) -> None:
-        """Something was refused for lack of memory: said once a minute."""
+        """Log a refusal for lack of memory, at most once a minute."""
         what = "new groups" if is_new else "members, assignments and offsets of groups"
         self._seldom[is_new].error(
             log,
@@ -191,7 +191,7 @@ class GroupCoordinator:
     # -- leadership
 
     def on_replicas(self, events: ReplicaEvents) -> None:
-        """A listener of the replicas here."""
+        """Listener of the replica manager: begin and end shards."""
         for partition in events.led:
             if partition.topic == OFFSETS_TOPIC:
                 self._elected(partition)
@@ -203,7 +203,7 @@ class GroupCoordinator:
         known = self.shards.get(partition.partition)
         works = known is not None and known.stage in (ShardStage.LOADING, ShardStage.ACTIVE)
         if works and known is not None and known.partition is partition:
-            return  # a new epoch of the same leadership: nothing was written by others
+            return  # a new epoch of the same leadership: no other broker has written
         if self._is_stopped:
             return
         self._resigned(partition.partition)
@@ -222,20 +222,20 @@ class GroupCoordinator:
             self._begin(self._let_go(shard.state))
 
     async def _let_go(self, state: GroupState) -> None:
-        """Free what was closed, in turns."""
+        """Free the memory of a closed state in slices."""
         for _ in state.let_go():
             await asyncio.sleep(0)
 
     # -- maintenance
 
     def on_metadata(self, _image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """A subscriber of the metadata: offsets of deleted topics go."""
+        """Subscriber of the metadata: delete offsets of deleted topics."""
         if delta is not None and delta.deleted_topics:
             deleted = {topic.name: topic.id for topic in delta.deleted_topics.values()}
             self._begin(self._forget_topics(deleted))
 
     def expire(self) -> "asyncio.Task[None]":
-        """Look for offsets that are too old, now; done when they are written off."""
+        """Delete expired offsets now; the task ends when their tombstones are written."""
         return self._begin(self._expire())
 
     def _begin(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
@@ -268,10 +268,7 @@ class GroupCoordinator:
                 self.metrics.offset_deletions.inc(count)
 
     async def _carry_out(self, shard: Shard, decisions: Iterator[Decision]) -> int:
-        """Carry decisions out, one in an iteration of the loop.
-
-        Returns how many records were written.
-        """
+        """Carry out decisions, one in each iteration of the loop; returns the written records."""
         count, failures = 0, []
         for decision in decisions:
             error, written = shard.carry_out(decision), len(decision.records)
@@ -299,7 +296,7 @@ class GroupCoordinator:
     # -- end
 
     async def stop(self) -> None:
-        """Answer all that wait, with 16, and serve nothing more; what was written stays."""
+        """Answer all waiting requests with NOT_COORDINATOR (16), and refuse new ones."""
         self._is_stopped = True
         self._expiry.cancel()
         for number in list(self.shards):
@@ -311,13 +308,13 @@ class GroupCoordinator:
 
 
 def written_apart(shard: Shard, records: Sequence[GroupRecord]) -> tuple[Exception | None, int]:
-    """Write removals of which one is too large for a batch: all but that one.
+    """Write tombstones of which one is too large for a batch: all but that one.
 
-    A group whose offset cannot be removed stays, too. All are written in one iteration of the loop:
-    they were decided by the groups as they are now.
+    A group whose offset cannot be removed stays, too. All batches are written in one iteration of
+    the loop, because they were decided from the current state.
 
     Returns:
-        Why the first that could not be written could not, and how many records were written.
+        The first failure, and the number of written records.
     """
     config, count = shard.partition.log.config, 0
     staying: set[str] = set()
@@ -340,7 +337,7 @@ def _removes_group_of(record: GroupRecord, groups: Container[str]) -> bool:
 
 
 def _remedy(error: Exception) -> str:
-    """What a person can do, where the batch was too large."""
+    """The remedy for a batch that was too large; else empty."""
     if isinstance(error, _TOO_LARGE):
         return f"; raise max.message.bytes and segment.bytes of {OFFSETS_TOPIC}"
     return ""
@@ -353,7 +350,7 @@ def begin_groups(
     config: BrokerConfig,
     ports: Ports,
 ) -> GroupCoordinator:
-    """Make the coordinator of a broker, which hears what is led here from now on."""
+    """Make a broker's coordinator, and subscribe it to leadership and metadata."""
     topic = OffsetsTopic(lambda: node.image, creation, config)
     creation.internal[OFFSETS_TOPIC] = partial(offsets_topic_spec, config)
     coordinator = GroupCoordinator(topic, config, ports)
@@ -363,7 +360,7 @@ def begin_groups(
 
 
 def limits_of(config: BrokerConfig) -> GroupLimits:
-    """The settings that groups obey."""
+    """The settings of `config` that apply to groups."""
     return GroupLimits(
         session_timeout_min_ms=config.group_min_session_timeout_ms,
         session_timeout_max_ms=config.group_max_session_timeout_ms,

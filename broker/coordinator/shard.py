@@ -1,11 +1,11 @@
-"""One partition of `__consumer_offsets` that this broker leads, and the groups in it.
+"""One partition of `__consumer_offsets` that this broker leads, and its groups.
 
-Carries out what `group` decides, in one order: timers, append of the records as one batch, replay
-of them, and when they are committed the answers, and what follows. So a commit that was answered
-is as durable as a produce with acks=all to that partition.
+Carries out the decisions of `group` in a fixed order: timers, append of the records, their replay,
+and after the commit the answers and the next decision. So an answered commit is as durable as a
+produce with acks=all to that partition.
 
-Lives on the event loop. Requests that wait for others (JoinGroup, SyncGroup) are parked here under
-a ticket, and are answered exactly once: by a decision, or when leadership ends.
+Not thread-safe: runs on the event loop. Requests that wait for others (JoinGroup, SyncGroup) are
+parked here under a ticket. Each is answered exactly once: by a decision, or when leadership ends.
 """
 
 import asyncio
@@ -44,19 +44,19 @@ from runtime.timing_wheel import TimingWheel
 
 
 class NotCoordinator(KafkaError):
-    """Another broker leads the partition of `__consumer_offsets` that has this group."""
+    """Another broker leads the partition of `__consumer_offsets` for this group."""
 
     code = ErrorCode.NOT_COORDINATOR
 
 
 class CoordinatorLoadInProgress(KafkaError):
-    """The partition that has this group is being read."""
+    """The partition for this group is being loaded."""
 
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 class CoordinatorNotAvailable(KafkaError):
-    """Nobody coordinates this group just now: the broker stops, or the topic is missing."""
+    """No broker coordinates this group now: the broker stops, or the topic is missing."""
 
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -66,13 +66,13 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 Decide = Callable[[GroupState, Ticket, Now], Decision]
 _TIMERS_AT_ONCE: Final = 1_000
-"""Sessions that begin in one iteration of the loop after a load."""
+"""Session timers set in one iteration of the loop after a load."""
 _ANSWERS_AT_ONCE: Final = 200
-"""Answers that leave in one iteration of the loop."""
+"""Answers sent in one iteration of the loop."""
 
 
 class ShardStage(StrEnum):
-    """How far a shard is, with Kafka's words."""
+    """Stage of a shard, in Kafka's words."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -82,13 +82,13 @@ class ShardStage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ShardParts:
-    """What all shards of a broker share.
+    """Parts that all shards of a broker share.
 
     Attributes:
-        wheel: the timers of all; a timer's key names its shard, too.
-        codec: of the batches that are written.
+        wheel: timers of all shards; a timer's key has its shard.
+        codec: compression of written batches.
         commit_timeout_ms: how long an answer waits for its commit.
-        waited: is told how many milliseconds one waited, where the commit was not at once.
+        waited: called with the wait in milliseconds, if the commit was not immediate.
     """
 
     clock: Clock
@@ -103,10 +103,10 @@ class Shard:
     """The groups of one partition.
 
     Attributes:
-        partition: of `__consumer_offsets`.
+        partition: partition of `__consumer_offsets`.
         stage: requests are served while it is ACTIVE.
-        state: the groups; complete once it is ACTIVE.
-        damaged: how many damaged places were found in its log.
+        state: the groups; complete once the stage is ACTIVE.
+        damaged: number of damaged places in its log.
     """
 
     __slots__ = (
@@ -137,24 +137,24 @@ class Shard:
 
     @property
     def parked_count(self) -> int:
-        """How many requests wait."""
+        """Number of requests without an answer."""
         return len(self._parked)
 
     @property
     def now(self) -> Now:
-        """Both times."""
+        """Wall clock and monotonic clock."""
         return Now(self._parts.clock.wall_ms(), self._parts.clock.monotonic_ms())
 
     # -- requests
 
     def run(self, decide: Decide) -> Any:
-        """Have a request decided, and carry the decision out.
+        """Decide on a request, and carry out the decision.
 
         Args:
-            decide: asks the state; its ticket names this request.
+            decide: makes the decision; its ticket stands for this request.
 
         Returns:
-            The response, or a future of it: nothing is answered before it is committed.
+            The response, or a future of it, which is done after the commit.
         """
         self._last_ticket += 1
         ticket = self._last_ticket
@@ -172,12 +172,12 @@ class Shard:
         return future
 
     def read(self, look: Callable[[GroupState], R]) -> R | Awaitable[R]:
-        """Look at the groups now, and tell it once all that was written until now is committed.
+        """Read the groups now; the result is returned once all earlier writes are committed.
 
-        What is written meanwhile may not be committed by then, so it must not be seen.
+        `look` runs at once, because later writes may be uncommitted when the wait ends.
 
         Returns:
-            What `look` returns, or an awaitable of it, which raises NotCoordinator or
+            The result of `look`, or an awaitable of it, which raises NotCoordinator or
             CoordinatorNotAvailable.
         """
         waiting = self.partition.committed(self._written_end)
@@ -200,10 +200,10 @@ class Shard:
     # -- decisions
 
     def carry_out(self, decision: Decision) -> Exception | None:
-        """Do what was decided.
+        """Carry out a decision.
 
         Returns:
-            Why its records could not be appended, None where they were.
+            The error if its records could not be appended, else None.
         """
         if decision.timers:
             self._set_timers(decision.timers)
@@ -213,7 +213,7 @@ class Shard:
         try:
             for records in self._batches(decision):
                 self._write(records)
-        except Exception as error:  # noqa: BLE001 - becomes the answer of those who wait
+        except Exception as error:  # noqa: BLE001 - becomes the answer of waiting requests
             if isinstance(error, MessageTooLarge | RecordListTooLarge) and decision.answers:
                 _log_refused(self._name, error)
             self._failed(decision, self._code_of(error))
@@ -239,10 +239,10 @@ class Shard:
         self.state.replay_written(records, first_offset)
 
     def _append(self, records: Sequence[GroupRecord]) -> tuple[int, int]:
-        """Write one batch.
+        """Append one batch.
 
         Returns:
-            The first offset of it, and the one behind its last.
+            Its first offset, and its end offset (exclusive).
         """
         parts, now_ms = self._parts, self._parts.clock.wall_ms()
         batch = keyed_batch(records, timestamp_ms=now_ms, codec=parts.codec)
@@ -280,7 +280,7 @@ class Shard:
         error = None if waiting.cancelled() else waiting.exception()
         decision = self._uncommitted.pop(waiting, None)
         if decision is None:
-            return  # it took too long, or leadership ended
+            return  # it was too late, or leadership has ended
         if error is None:
             self._committed(decision)
             return
@@ -293,7 +293,7 @@ class Shard:
             self.carry_out(decision.then(None, self.now))
 
     def _failed(self, decision: Decision, error: ErrorCode) -> None:
-        """Nothing of the records counts: those who wait are told so."""
+        """Refuse the waiting requests: none of the records has an effect."""
         code = append_error(error)
         if decision.then is not None:
             self.carry_out(decision.then(code, self.now))
@@ -301,7 +301,7 @@ class Shard:
             self._answer([refused(answer, code) for answer in decision.answers])
 
     def _answer(self, answers: Sequence[Answer]) -> None:
-        """Let answers leave; very many in turns, each wakes a connection that encodes it."""
+        """Send answers; very many in slices, because each wakes a connection that encodes it."""
         if len(answers) > _ANSWERS_AT_ONCE:
             if not self._leaving:
                 asyncio.get_running_loop().call_soon(self._answer_some)
@@ -309,7 +309,7 @@ class Shard:
             return
         for ticket, response in answers:
             if ticket not in self._parked:
-                continue  # leadership ended meanwhile, and it was answered so
+                continue  # leadership has ended, and the request was answered
             waiting = self._parked.pop(ticket)
             if waiting is None:
                 self._direct = response
@@ -343,7 +343,7 @@ class Shard:
     # -- lifecycle
 
     def activate(self) -> None:
-        """The groups are loaded: serve from now on."""
+        """Serve from now on: the groups are loaded."""
         self.stage = ShardStage.ACTIVE
         self._written_end = self.partition.log.log_end_offset
         loaded = self.state.loaded(self.now)
@@ -352,7 +352,7 @@ class Shard:
         self._set_later(timers, _TIMERS_AT_ONCE)
 
     def _set_later(self, timers: Sequence[SetTimer | CancelTimer], start: int) -> None:
-        """Begin very many sessions in turns; what was set for a key meanwhile stands."""
+        """Begin very many sessions in slices; timers that were set meanwhile stay."""
         if start >= len(timers) or self.stage is not ShardStage.ACTIVE:
             return
 
@@ -365,10 +365,10 @@ class Shard:
         self._parts.scheduler.call_soon(proceed)
 
     def close(self, stage: ShardStage = ShardStage.CLOSED) -> None:
-        """Serve no more: all that wait are told that this is not the coordinator any more."""
+        """Stop serving: all waiting requests get NOT_COORDINATOR."""
         was_active, self.stage = self.stage is ShardStage.ACTIVE, stage
         if not was_active:
-            return  # nobody waits; and a thread may still be at work on the state
+            return  # no request waits, and a thread may still use the state
         for key in self._timers:
             self._parts.wheel.cancel((self, key))
         self._timers.clear()
@@ -401,15 +401,15 @@ def _log_refused(name: str, error: Exception) -> None:
 
 
 _RECORD_OVERHEAD: Final = 32
-"""Bytes of a record beside its key and value, at most."""
+"""Upper bound of a record's bytes beside its key and value."""
 
 
 def batches_of(records: Sequence[GroupRecord], size_max: int) -> Iterator[Sequence[GroupRecord]]:
-    """Cut records, in their order, into runs of at most `size_max` bytes, but one record at least.
+    """Cut records, in order, into runs of at most `size_max` bytes, or one record.
 
     Args:
-        records: to be appended.
-        size_max: of a run; a batch has some 60 bytes more.
+        records: records to append.
+        size_max: bytes of a run; its batch has about 60 bytes more.
     """
     start = size = 0
     for position, record in enumerate(records):

@@ -1,1 +1,1 @@
-"""One file an API key: what the broker answers."""
+"""Handlers of requests, one module for each API."""

@@ -1,4 +1,4 @@
-"""AddRaftVoter (80): an operator lets one more controller vote.
+"""AddRaftVoter (80): an operator adds a controller to the voters.
 
 Versions:
 
@@ -13,11 +13,11 @@ from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.quorum.wire.voter_messages import VOTER_VERSIONS
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 
 class AddRaftVoterHandler(VoterChangeHandler):
-    """Answers AddRaftVoter."""
+    """Serves AddRaftVoter on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.ADD_RAFT_VOTER
     versions = VOTER_VERSIONS[api_key]

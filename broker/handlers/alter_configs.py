@@ -1,8 +1,8 @@
 """AlterConfigs (33): all settings of topics and brokers, resource by resource (KIP-133).
 
-What a resource has and the request does not name is deleted, so two clients that each read, change
-and write undo each other: IncrementalAlterConfigs is its successor. What may be set, and when it is
-in force, is the same.
+Settings that the request does not name are deleted. So two clients that each read, change and write
+undo each other's changes; IncrementalAlterConfigs avoids that. Both APIs allow the same settings,
+and these take effect at the same time.
 
 Versions:
 
@@ -22,7 +22,7 @@ from metadata_topic.controller.configs import Operation
 from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Incremental: Final = message("IncrementalAlterConfigsRequest").cls
 _Resource: Final = _Incremental.Resources
@@ -30,7 +30,7 @@ _Change: Final = _Resource.Configs
 
 
 class AlterConfigsHandler(IncrementalAlterConfigsHandler):
-    """Answers AlterConfigs."""
+    """Serves AlterConfigs on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.ALTER_CONFIGS
     versions = Versions(0, 2)
@@ -39,12 +39,12 @@ class AlterConfigsHandler(IncrementalAlterConfigsHandler):
     replaces = True
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Replace what may be replaced, and answer for each resource."""
+        """Replace the settings of each resource; each gets its own error."""
         return await super().handle(context, await run_in_steps(_as_changes(request)))
 
 
 def _as_changes(request: Any) -> Steps[Any]:
-    """The request as one of IncrementalAlterConfigs: each setting that it names is set."""
+    """Convert to IncrementalAlterConfigs: one SET for each setting in the request."""
     resources, pace = [], Pace()
     for one in request.resources:
         configs = [

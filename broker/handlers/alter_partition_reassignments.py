@@ -1,11 +1,11 @@
-"""AlterPartitionReassignments (45): an operator gives partitions other replicas, or cancels that.
+"""AlterPartitionReassignments (45): moves partitions to other replicas, or cancels a move.
 
 Versions:
 
 * 0: KIP-455; flexible from the start.
 * 1: whether the number of replicas may change (KIP-860).
 
-It needs Alter on the cluster, where there is an authorizer.
+With an authorizer it would need Alter on the cluster.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,7 @@ from metadata_topic.controller.reassignment import Reassignment
 from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = response(ApiKey.ALTER_PARTITION_REASSIGNMENTS).cls
 _Topic: Final = _Response.Responses
@@ -31,17 +31,17 @@ _PARTITION_WORK: Final = 5
 
 
 class AlterPartitionReassignmentsHandler(DecodedHandler):
-    """Answers AlterPartitionReassignments."""
+    """Serves AlterPartitionReassignments on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
     versions = Versions(0, 1)
 
     def __init__(self, creation: TopicCreation, defaults: ElectionRules) -> None:
-        """Decide by `creation`; `defaults`: what the controller's properties say of elections."""
+        """`defaults` are the election rules in the controller's properties."""
         self._creation, self._defaults = creation, defaults
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Decide on all at once; answer for each partition when the metadata log holds it."""
+        """Decide on all partitions at once; answers once the decision is committed."""
         try:
             errors = await self._creation.alter_reassignments(
                 await run_in_steps(_asked(request)),
@@ -49,12 +49,12 @@ class AlterPartitionReassignmentsHandler(DecodedHandler):
                 defaults=self._defaults,
                 timeout_ms=request.timeout_ms,
             )
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _refused(request, error)
         return await run_in_steps(_answer(request, errors))
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
-        """Answer that nothing was done."""
+        """Answer with `error` for each partition: nothing was done."""
         del context
         return _refused(request, error)
 
@@ -90,7 +90,7 @@ def _answer(request: Any, errors: list[KafkaError | None]) -> Steps[Any]:
 
 
 def _refused(request: Any, error: Exception) -> Any:
-    """As in Kafka the error of all stands beside each partition, too."""
+    """As in Kafka, an error of the whole request is set on each partition, too."""
     code, text = int(code_of(error, "alter reassignments")), message_of(error)
     topics = [
         _Topic(

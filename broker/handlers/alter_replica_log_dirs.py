@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs (34): moves replicas to other log directories of this broker.
 
-It is answered when the moves have begun, see `broker.replica.directory_moves`; DescribeLogDirs
-shows how far they are. A replica that is not made yet gets REPLICA_NOT_AVAILABLE, and will be made
-in that directory.
+The answer leaves when the moves have begun (`broker.replica.directory_moves`); DescribeLogDirs
+shows their progress. A replica that does not exist yet gets REPLICA_NOT_AVAILABLE, and is created
+in that directory later.
 
 Versions:
 
@@ -37,7 +37,7 @@ class AlterReplicaLogDirsHandler(DecodedHandler):
         self._moves = moves
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Begin the moves; answer for each partition. Of two directories for it the last counts."""
+        """Begin the moves; if a partition is named with two directories, the last one counts."""
         asked = {
             TopicPartition(topic.name, index): directory.path
             for directory in request.dirs
@@ -64,7 +64,7 @@ class AlterReplicaLogDirsHandler(DecodedHandler):
     async def _begun(self, tp: TopicPartition, path: str) -> ErrorCode:
         try:
             await self._moves.alter(tp, path)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return code_of(error, "alter log directories")
         return ErrorCode.NONE
 

@@ -1,7 +1,7 @@
-"""ApiVersions (18): what this listener serves, and which features the cluster has.
+"""ApiVersions (18): the APIs of this listener, and the features of the cluster.
 
-Derived from the handler table, so it cannot promise what is not there. The answer of an unknown
-version is made by the network layer (KIP-511), because such a request's body cannot be read.
+The answer is derived from the handler table, so it names only APIs with a handler. The network
+layer answers requests of an unknown version (KIP-511), because their body cannot be decoded.
 
 Versions; the header of every answer is that of version 0 (KIP-511):
 
@@ -27,7 +27,7 @@ from metadata_topic.controller.features import SUPPORTED_FEATURES, finalized_fea
 from metadata_topic.image.image import MetadataImage
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = response(ApiKey.API_VERSIONS).cls
 _ApiKey: Final = _Response.ApiKeys
@@ -44,7 +44,7 @@ class Features:
     """Features as clients see them.
 
     Attributes:
-        supported: name -> (min, max) level that this broker can do (inclusive).
+        supported: name -> (min, max) level that this node supports (inclusive).
         finalized: name -> level in force; a level of 0 is not listed.
         epoch: last offset in the metadata image that `finalized` comes from; -1: unknown.
     """
@@ -61,11 +61,11 @@ class ApiVersionsHandler(DecodedHandler):
     versions = Versions(0, 4)
 
     def __init__(self, table: HandlerTable, features: Callable[[], Features]) -> None:
-        """Describe `table` as it is when a request comes."""
+        """Describe `table` as it is at the time of each request."""
         self._table, self._features = table, features
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request."""
+        """List the APIs and features; INVALID_REQUEST for an illegal name of client software."""
         version = context.api_version
         if version >= _SINCE_SOFTWARE and not (
             _SOFTWARE.fullmatch(request.client_software_name)
@@ -100,7 +100,7 @@ def _entry(handler: Handler) -> Any:
 
 
 def features_of(image: MetadataImage, kraft_version: int) -> Features:
-    """What a node can do, and what is in force in its image."""
+    """Features that this version supports, and those finalised in the node's image."""
     return Features(
         supported=SUPPORTED_FEATURES,
         finalized=finalized_features(image, kraft_version),
@@ -109,7 +109,7 @@ def features_of(image: MetadataImage, kraft_version: int) -> Features:
 
 
 def make(parts: "HandlerParts") -> ApiVersionsHandler:
-    """Make the handler that describes the table which it is put into."""
+    """Make the handler, which describes the table that it becomes part of."""
     return ApiVersionsHandler(
         parts.table, lambda: features_of(parts.cluster.image(), parts.node.kraft_version)
     )

@@ -1,4 +1,4 @@
-"""BrokerHeartbeat (63): a broker lives, and says how far it is; controllers serve it.
+"""BrokerHeartbeat (63): a broker's sign of life and its metadata offset; controllers serve it.
 
 Versions:
 
@@ -8,7 +8,7 @@ Versions:
   4.3 on. The field is ignored: the image has no cordoned directories, so that a new replica may
   come to one of them.
 
-A tagged field of our own says how many more files the broker may open.
+A tagged field of Tidemark has the number of files that the broker may still open.
 """
 
 from typing import Any, Final
@@ -32,12 +32,12 @@ class BrokerHeartbeatHandler(DecodedHandler):
     versions = Versions(0, 2)
 
     def __init__(self, brokers: BrokerControl, *, heartbeat_interval_ms: int) -> None:
-        """Take heartbeats; each is answered within half of `broker.heartbeat.interval.ms`."""
+        """Process heartbeats; each is answered within half of `broker.heartbeat.interval.ms`."""
         self._brokers = brokers
         self._timeout_ms = max(1, heartbeat_interval_ms // 2)
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Take one heartbeat; say how the broker stands once that is committed."""
+        """Process one heartbeat; answers with the broker's state once that is committed."""
         asked = Heartbeat(
             request.broker_id,
             request.broker_epoch,
@@ -51,7 +51,7 @@ class BrokerHeartbeatHandler(DecodedHandler):
             answer: HeartbeatAnswer = await outcome_of(
                 lambda done: self._brokers.heartbeat(asked, done, timeout_ms=self._timeout_ms)
             )
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _Response(error_code=int(code_of(error, "take a heartbeat")))
         return _Response(
             is_caught_up=answer.is_caught_up,

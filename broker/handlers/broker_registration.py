@@ -1,16 +1,19 @@
-"""BrokerRegistration (62): a broker begins an incarnation in the cluster; controllers serve it.
+"""BrokerRegistration (62): registers a new incarnation of a broker; controllers serve it.
 
 Versions:
 
 * 0: KIP-631; flexible from the start.
-* 1: whether a broker migrates from ZooKeeper (KIP-866); such a one is refused, as Kafka 4 does.
+* 1: whether a broker migrates from ZooKeeper (KIP-866); such a broker is refused, as in Kafka 4.
 * 2: the broker's log directories (KIP-858).
 * 3: the epoch of its incarnation before, if that ended cleanly (KIP-966).
 * 4: no new field; features whose lowest level is 0 are named (KAFKA-17011).
 
-Tagged fields of our own say that the broker serves replicas only once their directories are in the
-metadata, how many more files it may open, where it found replicas that the metadata have elsewhere,
-and which remote store its tier has.
+Tagged fields of Tidemark:
+
+* The broker serves replicas only once their directories are in the metadata.
+* The number of files that it may still open.
+* Replicas that it found in other directories than the metadata have.
+* The remote store of its tier.
 """
 
 from typing import Any, Final
@@ -41,7 +44,7 @@ class BrokerRegistrationHandler(DecodedHandler):
         self._brokers = brokers
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Register the broker, fenced, and answer with its epoch."""
+        """Register the broker, fenced; answers with its broker epoch."""
         if request.is_migrating_zk_broker:
             return _Response(error_code=int(ErrorCode.BROKER_ID_NOT_REGISTERED))
         registration = _registration(request)
@@ -55,7 +58,7 @@ class BrokerRegistrationHandler(DecodedHandler):
                     free_descriptors=request.free_descriptors,
                 )
             )
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _Response(error_code=int(code_of(error, "register a broker")))
         return _Response(broker_epoch=epoch)
 

@@ -1,9 +1,9 @@
-"""ConsumerGroupHeartbeat (68): refused, for groups of KIP-848 are not served yet.
+"""ConsumerGroupHeartbeat (68): refused, because groups of KIP-848 are not served yet.
 
-It is in ApiVersions all the same, as in a Kafka whose `group.coordinator.rebalance.protocols` is
-`classic`: a consumer of librdkafka with `group.protocol=consumer` asks again for ever, without a
-word to its program, where the API is absent. Refused with UNSUPPORTED_VERSION it ends with an
-error; the Java client does so either way, and franz-go continues with the classic protocol.
+ApiVersions lists it all the same, as does a Kafka whose `group.coordinator.rebalance.protocols` is
+`classic`. If the API is absent, a consumer of librdkafka with `group.protocol=consumer` retries
+without end and reports no error to its program. If it is refused with UNSUPPORTED_VERSION, it ends
+with an error. The Java client ends in both cases, and franz-go continues with the classic protocol.
 
 Versions:
 
@@ -33,7 +33,7 @@ class ConsumerGroupHeartbeatHandler(DecodedHandler):
         self._unserved = unserved
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request."""
+        """Refuse the request, with the remedy in the error text and in the log."""
         said = self._unserved.refused(
             context, "Groups of the consumer protocol", "set group.protocol=classic"
         )

@@ -1,7 +1,7 @@
 """CreateAcls (30): each is refused, as by a Kafka without an authorizer.
 
-DIFFERS: what names no resource type, pattern type, operation or permission is refused like all
-others; Kafka closes the connection.
+DIFFERS: an entry with an unknown resource type, pattern type, operation or permission is refused
+like all others; Kafka closes the connection.
 
 Versions:
 
@@ -31,7 +31,7 @@ class CreateAclsHandler(DecodedHandler):
     versions = Versions(1, 3)
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request."""
+        """Refuse each creation with SECURITY_DISABLED."""
         return _Response(results=[_REFUSED for _ in request.creations])
 
 

@@ -1,6 +1,6 @@
 """CreatePartitions (37): more partitions for topics; each topic grows or is refused on its own.
 
-Records that are there stay where they are; those that follow go by their keys over all partitions.
+Existing records stay in their partitions; producers distribute later ones over all partitions.
 
 Versions:
 
@@ -27,7 +27,7 @@ from metadata_topic.controller.partitions import GrownTopic
 from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = message("CreatePartitionsResponse").cls
 _Result: Final = _Response.Results
@@ -37,7 +37,7 @@ _TOPIC_WORK: Final = 2
 
 
 class CreatePartitionsHandler(DecodedHandler):
-    """Answers CreatePartitions."""
+    """Serves CreatePartitions on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.CREATE_PARTITIONS
     versions = Versions(0, 3)
@@ -46,7 +46,7 @@ class CreatePartitionsHandler(DecodedHandler):
         self._creation = creation
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Add partitions, wait until the metadata log holds them, and answer for each topic."""
+        """Add partitions; answers for each topic once the decision is committed."""
         version = context.api_version
         wanted, refused = await run_in_steps(self._checked(request.topics))
         if not wanted:
@@ -55,7 +55,7 @@ class CreatePartitionsHandler(DecodedHandler):
             grown = await self._creation.create_partitions(
                 wanted, validate_only=request.validate_only, timeout_ms=request.timeout_ms
             )
-        except KafkaError as error:  # the metadata log takes no records
+        except KafkaError as error:  # the decision could not be committed
             return _all_failed(refused, wanted, error, version)
         answer = await run_in_steps(_answers(refused, grown))
         if len(answer.results) <= _TOPICS_AT_ONCE_MAX:
@@ -63,21 +63,21 @@ class CreatePartitionsHandler(DecodedHandler):
         return await run_in_steps(response(self.api_key).encode_steps(answer, version))
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
-        """Answer that nothing can be said of any topic but `error`."""
+        """Answer with `error` for each topic: nothing was done."""
         return _all_failed((), request.topics, error, context.api_version)
 
     answered_in = "results"
 
     def asked_in(self, _version: int) -> str:
-        """Where a request names what it asks for."""
+        """Field of the request with the topics."""
         return "topics"
 
     def guarded(self, topic: Any) -> Any | None:
-        """The answer for a topic that must not grow; None for any other.
+        """The refusal for a topic whose number of partitions is fixed; None for any other.
 
-        DIFFERS: Kafka lets anybody add partitions to its internal topics. Where the segments of a
-        user's partition and the offsets of a group are goes by the number of partitions: with
-        another one both would be looked for where they are not.
+        DIFFERS: Kafka allows partitions to be added to its internal topics. The number of
+        partitions decides which one has a group's offsets or the metadata of a user partition's
+        segments. With another number, both would be looked for in the wrong partition.
         """
         if topic.name != OFFSETS_TOPIC and topic.name not in GUARDED_TOPICS:
             return None
@@ -87,7 +87,7 @@ class CreatePartitionsHandler(DecodedHandler):
         return _answer(topic.name, PolicyViolationError(text))
 
     def _checked(self, topics: Iterable[Any]) -> Steps[tuple[list[Any], list[Any]]]:
-        """Topics that the controller is asked for, and answers for the others."""
+        """Split into topics for the controller, and refusals of the others."""
         wanted, refused, pace = [], [], Pace()
         for topic in topics:
             answer = self.guarded(topic)

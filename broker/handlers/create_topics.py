@@ -28,7 +28,7 @@ from metadata_topic.controller.topics import CreatedTopic
 from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = message("CreateTopicsResponse").cls
 _Topic: Final = _Response.Topics
@@ -39,14 +39,14 @@ _SINCE_CONFIGS: Final = 5
 _SINCE_THROTTLED: Final = 6
 _TOPICS_AT_ONCE_MAX: Final = 50
 _THROTTLE_MS: Final = 1_000
-"""So long a client waits before it asks again where disks are far behind (KIP-599)."""
+"""Time that a client waits before its next try while disks are far behind (KIP-599)."""
 _TOPIC_WORK: Final = 10
 _DESCRIBED_WORK: Final = 500
 _OWN_OF_BROKERS: Final = frozenset({REMOTE_LOG_METADATA_TOPIC})
 
 
 class CreateTopicsHandler(DecodedHandler):
-    """Answers CreateTopics."""
+    """Serves CreateTopics on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.CREATE_TOPICS
     versions = Versions(2, 7)
@@ -59,17 +59,20 @@ class CreateTopicsHandler(DecodedHandler):
         is_own: bool = False,
         brokers_ask: bool = False,
     ) -> None:
-        """Make topics of others; where it `is_own`, of the broker in this process.
+        """Serve clients, or with `is_own` the broker in this process.
 
-        That one reads of an answer only what was refused. It may make the topic of the remote
-        metadata, and so may other brokers, where `brokers_ask`: on a listener of controllers. What
-        clients asked of them comes there in an Envelope.
+        Args:
+            creation: creates the topics.
+            config: settings that describe a new topic in the answer.
+            is_own: the caller reads only the errors; it may create the remote log metadata topic.
+            brokers_ask: on a controllers' listener, whose direct callers are brokers. They may
+                create that topic, too; requests of their clients come in an Envelope.
         """
         self._creation, self._config, self._is_own = creation, config, is_own
         self._brokers_ask = is_own or brokers_ask
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Create, wait until the metadata log holds the topics, and answer for each."""
+        """Create topics; answers for each once it is committed."""
         version = context.api_version
         asks_itself = self._brokers_ask and not context.is_forwarded
         guarded = GUARDED_TOPICS - _OWN_OF_BROKERS if asks_itself else GUARDED_TOPICS
@@ -80,7 +83,7 @@ class CreateTopicsHandler(DecodedHandler):
             created = await self._creation.create(
                 wanted, validate_only=request.validate_only, timeout_ms=request.timeout_ms
             )
-        except KafkaError as error:  # the metadata log takes no records
+        except KafkaError as error:  # the decision could not be committed
             return _all_failed(refused, wanted, error, version)
         answer = await run_in_steps(self._answer(refused, created, version))
         if self._is_own or len(answer.topics) <= _TOPICS_AT_ONCE_MAX:
@@ -88,17 +91,17 @@ class CreateTopicsHandler(DecodedHandler):
         return await run_in_steps(response(ApiKey.CREATE_TOPICS).encode_steps(answer, version))
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
-        """Answer that nothing can be said of any topic but `error`."""
+        """Answer with `error` for each topic: nothing was done."""
         return _all_failed((), request.topics, error, context.api_version)
 
     answered_in = "topics"
 
     def asked_in(self, _version: int) -> str:
-        """Where a request names what it asks for."""
+        """Field of the request with the topics."""
         return "topics"
 
     def guarded(self, topic: Any) -> Any | None:
-        """The answer for a topic that only brokers make; None for any other."""
+        """The refusal for a topic that only brokers create; None for any other."""
         error = _guarded(topic, GUARDED_TOPICS)
         return None if error is None else _failed(topic.name, error)
 
@@ -139,17 +142,17 @@ class CreateTopicsHandler(DecodedHandler):
 
 
 class GuardedTopic(KafkaError):
-    """Only the brokers make this topic.
+    """Only brokers may create this topic.
 
-    DIFFERS: Kafka answers INVALID_REQUEST for `__cluster_metadata` (KIP-630 promises 44), and lets
-    anybody make `__remote_log_metadata`, whose settings tiering depends on.
+    DIFFERS: Kafka answers INVALID_REQUEST for `__cluster_metadata` (KIP-630 promises 44). It allows
+    any client to create `__remote_log_metadata`, whose settings tiering depends on.
     """
 
     code = ErrorCode.POLICY_VIOLATION
 
 
 def _checked(topics: Iterable[Any], guarded: Collection[str]) -> Steps[tuple[list[Any], list[Any]]]:
-    """Topics that the controller is asked for, and answers for the others."""
+    """Split into topics for the controller, and refusals of the others."""
     wanted, refused, pace = [], [], Pace()
     for topic in topics:
         error = _refusal(topic, guarded)
@@ -179,7 +182,10 @@ def _guarded(topic: Any, guarded: Collection[str]) -> GuardedTopic | None:
 
 
 def _refusal(topic: Any, guarded: Collection[str]) -> KafkaError | None:
-    """Why the controller need not be asked; also puts today's names for old names of settings."""
+    """The error of a topic that need not go to the controller.
+
+    Also replaces old names of settings in `topic`.
+    """
     if (error := _guarded(topic, guarded)) is not None:
         return error
     try:
@@ -203,10 +209,10 @@ def _all_failed(
 
 
 def throttled(error: KafkaError, *, knows_it: bool) -> tuple[KafkaError, int]:
-    """Word an error for a client, and say for how many ms the client shall wait.
+    """The error in a form that the client knows, and how many milliseconds it shall wait.
 
-    DIFFERS: Kafka makes the topics for clients that do not know THROTTLING_QUOTA_EXCEEDED. Here
-    they get another error that they know, and try again after.
+    DIFFERS: Kafka creates the topics for clients that do not know THROTTLING_QUOTA_EXCEEDED. Here
+    they get REQUEST_TIMED_OUT, and try again.
     """
     if error.code != ErrorCode.THROTTLING_QUOTA_EXCEEDED:
         return error, 0

@@ -1,7 +1,7 @@
 """DeleteAcls (31): each filter is refused, as by a Kafka without an authorizer.
 
-DIFFERS: what names no resource type, pattern type, operation or permission is refused like all
-others; Kafka closes the connection.
+DIFFERS: a filter with an unknown resource type, pattern type, operation or permission is refused
+like all others; Kafka closes the connection.
 
 Versions:
 
@@ -31,7 +31,7 @@ class DeleteAclsHandler(DecodedHandler):
     versions = Versions(1, 3)
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request."""
+        """Refuse each filter with SECURITY_DISABLED."""
         return _Response(filter_results=[_REFUSED for _ in request.filters])
 
 

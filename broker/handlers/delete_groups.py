@@ -1,7 +1,8 @@
-"""DeleteGroups (42): forgets groups without members, with their offsets.
+"""DeleteGroups (42): deletes groups without members, and their offsets.
 
-Very many offsets go in turns, and the group after them. A crash in between, or a member that joins,
-leaves the group with fewer offsets, and the answer does not say that it is deleted.
+Very many offsets are deleted in several decisions, and the group after them. After a crash in
+between, or if a member joins, the group still exists with fewer offsets, and the answer is no
+success.
 
 Versions:
 
@@ -29,7 +30,7 @@ from runtime.work import Pace
 
 _Response: Final = response(ApiKey.DELETE_GROUPS).cls
 _GROUP_WORK: Final = 100
-"""Of a group without offsets; one of 1,000 takes a turn of its own."""
+"""Work units of a group without offsets; a group of 1,000 takes a slice of its own."""
 
 
 class DeleteGroupsHandler(DecodedHandler):
@@ -42,7 +43,7 @@ class DeleteGroupsHandler(DecodedHandler):
         self._coordinator = coordinator
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request; a group that is named twice is deleted, and answered, once."""
+        """Delete each group; duplicates are answered once."""
         names = dict.fromkeys(request.groups_names)
         slots, pace = [], Pace()
         for group_id in names:

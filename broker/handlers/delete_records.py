@@ -1,8 +1,8 @@
 """DeleteRecords (21): raise the log start of partitions.
 
-Answered when the new log start is checkpointed and fsynced, here and by every in-sync follower: a
-log start that fell back after a crash would show again what was promised to be gone, part of which
-the remote tier may have deleted by then (docs/tiering.md §3).
+The answer leaves when the new log start is checkpointed and fsynced, here and on every in-sync
+follower. If a log start fell back after a crash, records that were reported as deleted would be
+visible again. The remote tier may have deleted some of them by then (docs/tiering.md §3).
 
 Versions:
 
@@ -37,11 +37,11 @@ _Partition: Final = _Topic.Partitions
 
 UP_TO_HIGH_WATERMARK: Final = -1
 _UNITS: Final = 5
-"""Microseconds, about, to raise a log start, or to publish it."""
+"""Approximate microseconds to raise or publish one log start."""
 
 
 class _Raised(NamedTuple):
-    """A log start that was raised in memory, under which leadership."""
+    """A log start raised in memory, and the leader epoch at that time."""
 
     answer: Any
     partition: Partition
@@ -55,16 +55,13 @@ class DeleteRecordsHandler(DecodedHandler):
     versions = Versions(0, 2)
 
     def __init__(self, replicas: ReplicaManager, pool: Pool, holding: Holding) -> None:
-        """Cut the partitions of `replicas`; checkpoints are written on `pool`.
-
-        `holding` waits for validations.
-        """
+        """Checkpoints are written on `pool`; `holding` waits for log validations."""
         self._replicas, self._pool, self._holding = replicas, pool, holding
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request."""
+        """Raise log starts; answers when each is durable, has failed, or the time is up."""
         by_topic: dict[str, dict[int, Any]] = {}
-        for topic in request.topics:  # of a partition named twice the last counts, as in Kafka
+        for topic in request.topics:  # the last entry of a partition counts, as in Kafka
             by_topic.setdefault(topic.name, {}).update(
                 (asked.partition_index, asked) for asked in topic.partitions
             )
@@ -78,7 +75,7 @@ class DeleteRecordsHandler(DecodedHandler):
         return _Response(topics=topics)
 
     async def _until_settled(self, by_topic: Mapping[str, Mapping[int, Any]], ends: float) -> None:
-        """Wait where a new leader does not know yet what is committed."""
+        """Wait for new leaders that do not have their high watermark yet."""
         found = (
             self._replicas.get(TopicPartition(name, index))
             for name, partitions in by_topic.items()
@@ -88,10 +85,10 @@ class DeleteRecordsHandler(DecodedHandler):
         futures = [each for each in waits if each is not None]
         await _wait(futures, ends)
         for future in futures:
-            future.cancel()  # that another leads is found out next
+            future.cancel()  # a change of leader is found below
 
     async def _until_cut_everywhere(self, raised: list[_Raised], ends: float) -> None:
-        """Wait until no in-sync follower could lead with what was deleted."""
+        """Wait until no in-sync follower could become leader with a lower log start."""
         waiting = {}
         for answer, partition, _ in raised:
             if answer.error_code == 0:
@@ -109,7 +106,7 @@ class DeleteRecordsHandler(DecodedHandler):
                 answer.low_watermark = -1
 
     def _asked_above(self, by_topic: Mapping[str, Mapping[int, Any]]) -> list[Partition]:
-        """Partitions asked for offsets that may lie above a log end which is too low."""
+        """Partitions whose requested offset is above a high watermark that may still be too low."""
         found = (
             (self._replicas.get(TopicPartition(name, index)), asked.offset)
             for name, partitions in by_topic.items()
@@ -120,7 +117,7 @@ class DeleteRecordsHandler(DecodedHandler):
     def _raise_all(
         self, by_topic: Mapping[str, Mapping[int, Any]]
     ) -> Steps[tuple[list[Any], list[_Raised]]]:
-        """Raise log starts in memory; the answers, and those that are raised."""
+        """Raise log starts in memory; returns the answers, and the raised ones."""
         topics: list[Any] = []
         raised: list[_Raised] = []
         pace = Pace()
@@ -141,7 +138,7 @@ class DeleteRecordsHandler(DecodedHandler):
         return topics, raised
 
     def _raise(self, topic: str, index: int, offset: int) -> Partition:
-        # DIFFERS: refused as KIP-630 promises; Kafka 4.x does not know these names here.
+        # DIFFERS: refused as KIP-630 promises; Kafka 4.x does not guard these names.
         if topic in GUARDED_TOPICS:
             raise ApiError(ErrorCode.POLICY_VIOLATION, f"records of {topic} are not deleted")
         if topic in BROKER_OWNED_TOPICS:
@@ -187,17 +184,17 @@ class DeleteRecordsHandler(DecodedHandler):
                 answer.error_code = int(code_of(error, "checkpoint log starts"))
                 continue
             if not partition.is_leader or partition.leader_epoch != leader_epoch:
-                # Another leader, now or in between, may not have heard of the log start. A follower
-                # has leased its log: its chain is not touched here.
+                # Another leader, now or in between, may not have the new log start. A follower has
+                # leased its log, so its epoch chain must not be changed here.
                 answer.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 continue
             partition.log.clip_chain(kept[partition])
-            answer.low_watermark = kept[partition]  # it may be higher by now, and not durable
+            answer.low_watermark = kept[partition]  # may be higher by now, but not durable
             partition.log_start_raised()
 
 
 async def _wait(futures: list[asyncio.Future[None]], ends: float) -> None:
-    """Until all are done, or that time of the loop is over."""
+    """Wait until all are done or `ends` (event loop time) has passed."""
     if futures:
         left_s = ends - asyncio.get_running_loop().time()
         await asyncio.wait(futures, timeout=max(left_s, 0))

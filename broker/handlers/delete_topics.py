@@ -7,8 +7,8 @@ Versions:
 * 3: no new field; TOPIC_DELETION_DISABLED may be answered (KIP-322).
 * 4: flexible (KIP-482).
 * 5: error texts; THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599).
-* 6: topics by name or id (KIP-516). A tagged field of our own says what becomes of the remote data
-  of an id that no longer exists.
+* 6: topics by name or id (KIP-516). A tagged field of Tidemark has a decision on the remote data of
+  an id that no longer exists.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from metadata_topic.image.image import MetadataImage
 from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ Asked = tuple[str | None, bytes]
 
 
 class DeleteTopicsHandler(DecodedHandler):
-    """Answers DeleteTopics."""
+    """Serves DeleteTopics on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.DELETE_TOPICS
     versions = Versions(1, 6)
@@ -65,9 +65,13 @@ class DeleteTopicsHandler(DecodedHandler):
         enabled: bool,
         settled: Settled = lambda _ids: None,
     ) -> None:
-        """Delete through `submit`; `enabled` is `delete.topic.enable`.
+        """Delete through `submit`.
 
-        `settled` waits until this broker has taken away the files of topics.
+        Args:
+            cluster: has the newest committed image.
+            submit: of the metadata node.
+            enabled: `delete.topic.enable`.
+            settled: waits until this broker has removed the files of topics.
         """
         self._cluster = cluster
         self._submit = submit
@@ -75,7 +79,7 @@ class DeleteTopicsHandler(DecodedHandler):
         self._settled = settled
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Delete, wait until the metadata log says so and files are away, answer for each topic."""
+        """Delete topics; answers once it is committed and this broker's files are removed."""
         asked = _asked(context.api_version, request)
         if not self._enabled:
             code = (
@@ -97,26 +101,26 @@ class DeleteTopicsHandler(DecodedHandler):
         return _Response(responses=refused + deleted)
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
-        """Answer that nothing can be said of any topic but `error`."""
+        """Answer with `error` for each topic: nothing was done."""
         asked = _asked(context.api_version, request)
         return _Response(responses=[failed(one, error.code, str(error)) for one in asked])
 
     answered_in = "responses"
 
     def asked_in(self, version: int) -> str:
-        """Where a request names what it asks for."""
+        """Field of the request with the topics."""
         return "topics" if version >= _SINCE_TOPIC_IDS else "topic_names"
 
     def guarded(self, topic: Any) -> Any | None:
-        """The answer for a topic that only brokers delete; None for any other."""
+        """The refusal for a topic that only brokers delete; None for any other."""
         asked = (topic, ZERO_UUID) if isinstance(topic, str) else (topic.name, topic.topic_id)
         return _guarded(asked) if self._is_guarded(asked) else None
 
     def _without_repeated(self, asked: Sequence[Asked]) -> tuple[list[Asked], list[Any]]:
-        """Set aside what is named more than once: it is refused, once, and stays.
+        """Separate topics that the request names more than once: they are refused and kept.
 
         Returns:
-            What is named once, and the answers for the others.
+            The topics named once, and the refusals of the others.
         """
         image = self._cluster.image()
         by_identity: dict[Asked, list[Asked]] = {}
@@ -126,7 +130,7 @@ class DeleteTopicsHandler(DecodedHandler):
             if name is None and known is None:
                 identity = (None, topic_id)
             elif topic_id != ZERO_UUID and name is not None:
-                identity = (name, topic_id)  # refused for itself: a name and an id
+                identity = (name, topic_id)  # refused by the controller: a name and an id
             by_identity.setdefault(identity, []).append((name, topic_id))
         once: list[Asked] = []
         repeated: list[Any] = []
@@ -151,16 +155,16 @@ class DeleteTopicsHandler(DecodedHandler):
         end_s = loop.time() + timeout_ms / 1_000
         try:
             deleted = await self._submit(decide, timeout_ms=timeout_ms)
-        except KafkaError as error:  # the metadata log takes no records
+        except KafkaError as error:  # the decision could not be committed
             return [failed(one, error.code, str(error)) for one in wanted]
         away = self._settled([topic.topic_id for topic in deleted if topic.error is None])
         await run_in_steps(_log_deleted(deleted))
-        if away is not None:  # a slow disk makes no deletion undone
+        if away is not None:  # the topic is deleted by now, however slow the disk is
             await asyncio.wait({away}, timeout=max(0.0, end_s - loop.time()))
         return [_answer(topic) for topic in deleted]
 
     async def _take_wish(self, topic_id: bytes, wish: int, *, timeout_ms: int) -> Any:
-        """What `tidemark remote forget` asks for: Kafka's clients never do."""
+        """Serve a request of `tidemark remote forget`; Kafka's clients never send one."""
         asked = (None, topic_id)
         if wish not in (RemoteDataWish.FORGET, RemoteDataWish.KEEP):
             return failed(asked, ErrorCode.INVALID_REQUEST, f"RemoteData={wish}")
@@ -179,7 +183,7 @@ class DeleteTopicsHandler(DecodedHandler):
         return taken(topic_id)
 
     def _is_guarded(self, asked: Asked) -> bool:
-        """DIFFERS: Kafka lets anybody delete `__remote_log_metadata`, and so all tiered data."""
+        """DIFFERS: Kafka lets clients delete `__remote_log_metadata`, and so all tiered data."""
         name, topic_id = asked
         if name is None:
             topic = self._cluster.image().topics_by_id.get(topic_id)
@@ -204,7 +208,7 @@ def _asked(version: int, request: Any) -> list[Asked]:
 
 
 def wishes_of(version: int, request: Any) -> dict[bytes, int]:
-    """By topic id, what is asked for the remote data of ids that do not exist."""
+    """By topic id, the decision on the remote data of an id that does not exist."""
     if version < _SINCE_TOPIC_IDS:
         return {}
     return {
@@ -215,7 +219,7 @@ def wishes_of(version: int, request: Any) -> dict[bytes, int]:
 
 
 def taken(topic_id: bytes) -> Any:
-    """The answer to a wish that was noted."""
+    """The answer to a decision that was committed."""
     return _Result(name=None, topic_id=topic_id)
 
 
@@ -224,7 +228,7 @@ def _guarded(asked: Asked) -> Any:
 
 
 def failed(asked: Asked, code: ErrorCode, reason: str) -> Any:
-    """The answer for a topic of which nothing was done."""
+    """The answer for a topic that was not deleted."""
     return _Result(name=asked[0], topic_id=asked[1], error_code=code, error_message=reason)
 
 

@@ -1,7 +1,7 @@
 """DescribeAcls (29): refused, as by a Kafka without an authorizer.
 
-MirrorMaker and consoles ask for ACLs and take SECURITY_DISABLED as "there are none"; where the API
-is absent they log a stack trace at each look.
+MirrorMaker and consoles ask for ACLs regularly. They accept SECURITY_DISABLED as "there are none",
+and log a stack trace each time if the API is absent.
 
 Versions:
 
@@ -28,10 +28,10 @@ class DescribeAclsHandler(DecodedHandler):
     versions = Versions(1, 3)
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request."""
+        """Answer SECURITY_DISABLED."""
         return _Response(
             error_code=ErrorCode.SECURITY_DISABLED,
-            error_message="No Authorizer is configured on the broker",  # as Kafka's, here alone
+            error_message="No Authorizer is configured on the broker",  # Kafka's text of this API
         )
 
 

@@ -4,7 +4,7 @@ Versions:
 
 * 0: brokers, controller, cluster id (KIP-700); flexible (KIP-482).
 * 1: whether brokers or controllers are meant (KIP-919).
-* 2: fenced brokers, if they are asked for (KIP-1073).
+* 2: fenced brokers on request (KIP-1073).
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +17,7 @@ from kafka_protocol.wire.codec import message
 from kafka_protocol.wire.schema import Versions
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = message("DescribeClusterResponse").cls
 _Broker: Final = _Response.Brokers
@@ -36,7 +36,7 @@ class DescribeClusterHandler(DecodedHandler):
         self._cluster = cluster
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Describe the cluster; asked for controllers, say that this is not their listener."""
+        """Describe the cluster; MISMATCHED_ENDPOINT_TYPE if asked for controllers."""
         if request.endpoint_type == ENDPOINT_CONTROLLERS:
             return _Response(
                 error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,

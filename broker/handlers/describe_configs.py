@@ -1,8 +1,8 @@
-"""DescribeConfigs (32): settings of topics and of this node, with where each value comes from.
+"""DescribeConfigs (32): settings of topics and of this node, with the source of each value.
 
 Versions:
 
-* 1: the lowest that Kafka 4 serves; where a value comes from, and its synonyms (KIP-226).
+* 1: the lowest that Kafka 4 serves; sources and synonyms of values (KIP-226).
 * 2: no new field; the client waits out a throttle, not the broker (KIP-219).
 * 3: types and documentation (KIP-569).
 * 4: flexible (KIP-482).
@@ -28,7 +28,7 @@ from kafka_protocol.wire.schema import Versions
 from metadata_topic.image.image import ResourceType
 from runtime.work import Pace, Steps, result_or_rest
 
-if TYPE_CHECKING:  # of brokers; controllers serve this, too
+if TYPE_CHECKING:  # controllers, which serve this, do not load it
     from broker.handlers.parts import HandlerParts
     from broker.remote.tier import RemoteTier
 
@@ -55,12 +55,13 @@ class DescribeConfigsHandler(DecodedHandler):
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Describe each resource; one that cannot be described gets its own error.
 
-        Many are described and encoded in steps, with other work of the event loop in between.
+        A long answer is made and encoded in slices.
         """
         return result_or_rest(self._steps(context, request))
 
     def _steps(self, context: RequestContext, request: Any) -> Steps[list[object]]:
-        # DIFFERS: Kafka answers each, so that a request of 40 KB has an answer of 130 MB.
+        # DIFFERS: duplicates are answered once. Kafka answers each, so that a request of 40 KB can
+        # have an answer of 130 MB.
         asked: dict[tuple[object, ...], Any] = {}
         pace = Pace()
         for one in request.resources:
@@ -75,7 +76,7 @@ class DescribeConfigsHandler(DecodedHandler):
 
     def _result(self, resource: Any, request: Any) -> Any:
         keys = resource.configuration_keys
-        names = frozenset(keys) if keys else None  # none named: all, as Kafka
+        names = frozenset(keys) if keys else None  # no names mean all, as in Kafka
         try:
             entries = self._entries(resource.resource_type, resource.resource_name, names)
         except KafkaError as error:
@@ -86,7 +87,7 @@ class DescribeConfigsHandler(DecodedHandler):
                 resource_name=resource.resource_name,
             )
         return _Result(
-            error_message="",  # as Kafka
+            error_message="",  # as in Kafka
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             configs=[

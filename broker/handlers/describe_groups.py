@@ -1,6 +1,6 @@
 """DescribeGroups (15): state and members of groups.
 
-Very many groups are described in turns, with other work of the event loop in between.
+A long answer is made and encoded in slices.
 
 Versions:
 
@@ -31,11 +31,11 @@ from runtime.work import Pace, run_in_steps
 _Response: Final = response(ApiKey.DESCRIBE_GROUPS).cls
 
 ALL_GROUP_OPERATIONS: Final = 3400
-"""Bits of the ACL operations of a group, all allowed: there is no authorizer yet."""
+"""Bits of a group's ACL operations, all allowed: there is no authorizer."""
 _GROUP_WORK: Final = 30
 _MEMBER_WORK: Final = 5
 _AT_ONCE_MAX: Final = 500
-"""Longer answers, in groups and members, are encoded in turns."""
+"""Answers with more groups and members are encoded in slices."""
 
 
 class DescribeGroupsHandler(DecodedHandler):
@@ -48,7 +48,7 @@ class DescribeGroupsHandler(DecodedHandler):
         self._coordinator = coordinator
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request."""
+        """Describe each group; one that is not served here gets its own error."""
         slots, pace, size = [], Pace(), 0
         for group_id in request.groups:
             slot = await self._slot(group_id, context.api_version)

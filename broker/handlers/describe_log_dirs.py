@@ -1,9 +1,9 @@
-"""DescribeLogDirs (35): the log directories of this broker, and what lies in each.
+"""DescribeLogDirs (35): the log directories of this broker, and the partitions in each.
 
-Sizes are those of the local segments, as the open logs know them: no directory is walked. Kafka has
-no field for what lies in the remote tier. A partition whose files could not be opened is in no
-directory; one of a directory that is offline neither, as in Kafka. A replica that moves is in two:
-where it is, and, as a future one, where it moves to. No directory is cordoned.
+Sizes are those of the local segments, from memory: no directory is read. Kafka has no field for
+data in the remote tier. A partition whose files could not be opened is in no directory, nor is one
+of an offline directory, as in Kafka. A replica that is being moved is in two: its current one, and
+as a future replica in the target. No directory is ever cordoned.
 
 Versions:
 
@@ -42,7 +42,7 @@ _Partition: Final = _Topic.Partitions
 _LAG_UNKNOWN: Final = -1
 
 Held = dict[LogDir, dict[str, dict[int, PartitionLog | LogMove]]]
-"""Logs and their copies by directory, topic and partition."""
+"""Logs and future logs by directory, topic and partition."""
 
 
 class DescribeLogDirsHandler(DecodedHandler):
@@ -52,7 +52,7 @@ class DescribeLogDirsHandler(DecodedHandler):
     versions = Versions(1, 5)
 
     def __init__(self, logs: LogManager, replicas: ReplicaManager, pool: Pool) -> None:
-        """Describe the directories of `logs`; what waits for their disks runs on `pool`."""
+        """Describe the directories of `logs`; disk space is read on `pool`."""
         self._logs, self._replicas, self._pool = logs, replicas, pool
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
@@ -129,9 +129,9 @@ class DescribeLogDirsHandler(DecodedHandler):
 
 
 def _space(directory: LogDir) -> tuple[int, int] | Exception:
-    """Total and usable bytes of the disk of a directory, or why it is not described."""
+    """Total and usable bytes of a directory's disk, or the error."""
     disk, path = directory.disk, directory.path
-    if not directory.works:  # its disk may never answer
+    if not directory.works:  # a failed disk may block without end
         return KafkaStorageError(f"{path} is offline")
     try:
         return disk.total_bytes(path), disk.free_bytes(path)

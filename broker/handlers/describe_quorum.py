@@ -1,13 +1,13 @@
-"""DescribeQuorum (55): who leads the metadata log, and how far its replicas are.
+"""DescribeQuorum (55): leader of the metadata log, and the log ends of its replicas.
 
 Versions:
 
 * 0: leader, epoch, high watermark, voters and observers with their log ends (KIP-595); flexible.
-* 1: when each replica last fetched, and last had everything (KIP-836).
-* 2: error texts, directory ids, and where the controllers listen (KIP-853).
+* 1: when each replica last fetched, and was last caught up (KIP-836).
+* 2: error texts, directory ids, and the controllers' endpoints (KIP-853).
 
-Only the leader knows; the others answer NOT_LEADER_OR_FOLLOWER and, as Kafka's, no word more. A
-broker whose controller is in its own process and the only one answers in its place.
+Only the leader has the state of the replicas. Others answer NOT_LEADER_OR_FOLLOWER without details,
+as in Kafka. A broker with the only controller in its process answers for it.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ from metadata_topic.quorum.view import QuorumView, ReplicaProgress
 from metadata_topic.quorum.wire.rpc import PARTITION, TOPIC, only_partition
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = response(ApiKey.DESCRIBE_QUORUM).cls
 _Topic: Final = _Response.Topics
@@ -35,7 +35,7 @@ _TEXTS: Final = {
     "this error indicates that the broker is not a replica of the topic partition.",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
 }
-"""Kafka's own, which its tools print."""
+"""Kafka's texts, which its tools print."""
 
 
 class DescribeQuorumHandler(DecodedHandler):
@@ -48,7 +48,7 @@ class DescribeQuorumHandler(DecodedHandler):
         self._describe = describe
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Describe the quorum, where this node leads it."""
+        """Describe the quorum if this node leads it."""
         if only_partition(request.topics, "topic_name", "partition_index") is None:
             return _refused(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         view = self._describe()
@@ -57,7 +57,7 @@ class DescribeQuorumHandler(DecodedHandler):
         return _described(view)
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
-        """Answer that no leader can be asked."""
+        """Answer that no leader can be reached."""
         del context, error
         return _refused(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

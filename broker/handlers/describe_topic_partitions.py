@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (75): partitions of topics, page by page (KIP-966).
 
-Topics come in the order of their names. A page ends after a number of partitions; its cursor names
-the first partition that did not fit, and the next request starts there.
+Topics are in the order of their names. A page has a limited number of partitions; its cursor names
+the first partition that did not fit, at which the next request begins.
 
 Versions:
 
@@ -46,15 +46,15 @@ class DescribeTopicPartitionsHandler(DecodedHandler):
     ) -> None:
         """Serve pages of at most `page_partitions_max` partitions.
 
-        `is_offline` knows which replicas of this broker are not served for the state of their
-        files: the metadata do not.
+        `is_offline` returns whether this broker does not serve its replica because of the state of
+        its files, which the metadata do not have.
         """
         self._cluster = cluster
         self._is_offline = is_offline
         self._page_partitions_max = page_partitions_max
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one page."""
+        """Answer one page; INVALID_REQUEST for a cursor outside the requested topics."""
         cursor = request.cursor
         first = "" if cursor is None else cursor.topic_name
         asked = {topic.name for topic in request.topics}
@@ -69,7 +69,7 @@ class DescribeTopicPartitionsHandler(DecodedHandler):
                 ]
             )
         known = self._cluster.image().topics_by_name
-        # Not all names are sorted for each page.
+        # Names are kept sorted: sorting all of them for each page would be slow.
         names = known.keys_from(first) if wants_all else sorted(n for n in asked if n >= first)
         limit = max(1, min(self._page_partitions_max, request.response_partition_limit))
         steps = self._page(
@@ -126,7 +126,7 @@ class DescribeTopicPartitionsHandler(DecodedHandler):
                 offline.add(self._cluster.node_id)
             partitions.append(
                 _Partition(
-                    error_code=ErrorCode.NONE,  # as Kafka, also where there is no leader
+                    error_code=ErrorCode.NONE,  # as in Kafka, even without a leader
                     partition_index=index,
                     leader_id=view.leader,
                     leader_epoch=view.leader_epoch,

@@ -1,6 +1,6 @@
-"""Makes `docs/apis.md` from the handlers: `python -m broker.handlers.docs > FILE`.
+"""Generates `docs/apis.md` from the handlers: `python -m broker.handlers.docs > FILE`.
 
-A test compares the file with what this makes, so the page cannot go stale.
+A test compares the file with the result, so the page cannot become stale.
 """
 
 import sys
@@ -31,7 +31,7 @@ def render() -> str:
 
 
 def handler_class(api: Api) -> type[ApiHandler]:
-    """Find the class that serves an API in its module."""
+    """The handler class that an API's module defines."""
     (found,) = (
         value
         for value in vars(api).values()

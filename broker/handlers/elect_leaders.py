@@ -1,4 +1,4 @@
-"""ElectLeaders (43): an operator asks for the preferred leaders, or for unclean ones.
+"""ElectLeaders (43): elects preferred leaders, or unclean ones.
 
 Versions:
 
@@ -22,7 +22,7 @@ from metadata_topic.controller.elections import ElectedTopic, elect_leaders
 from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = response(ApiKey.ELECT_LEADERS).cls
 _Topic: Final = _Response.ReplicaElectionResults
@@ -31,17 +31,17 @@ _PARTITION_WORK: Final = 5
 
 
 class ElectLeadersHandler(DecodedHandler):
-    """Answers ElectLeaders."""
+    """Serves ElectLeaders on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.ELECT_LEADERS
     versions = Versions(0, 2)
 
     def __init__(self, submit: Submit, defaults: ElectionRules) -> None:
-        """Decide by `submit`; `defaults`: what the controller's properties say of elections."""
+        """`defaults` are the election rules in the controller's properties."""
         self._submit, self._defaults = submit, defaults
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Elect in one decision; answer for each partition when the metadata log holds it."""
+        """Elect in one decision; answers for each partition once it is committed."""
         topics = request.topic_partitions
         decide = partial(
             elect_leaders.steps,
@@ -51,12 +51,12 @@ class ElectLeadersHandler(DecodedHandler):
         )
         try:
             elected: list[ElectedTopic] = await self._submit(decide, timeout_ms=request.timeout_ms)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _refused(request, int(code_of(error, "elect leaders")), message_of(error))
         return await run_in_steps(_answer(elected))
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
-        """Answer that nothing was done."""
+        """Answer with `error` for each partition: nothing was done."""
         del context
         return _refused(request, int(code_of(error, "elect leaders")), message_of(error))
 
@@ -79,7 +79,10 @@ def _answer(elected: list[ElectedTopic]) -> Steps[Any]:
 
 
 def _refused(request: Any, code: int, text: str | None) -> Any:
-    """As in Kafka the error of all stands beside each partition, too: version 0 has no other."""
+    """As in Kafka, an error of the whole request is set on each partition.
+
+    Version 0 has no field for the whole.
+    """
     results = [
         _Topic(
             topic=topic.topic,

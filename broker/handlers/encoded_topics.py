@@ -1,10 +1,9 @@
-"""Topics' parts of answers to Metadata, kept encoded.
+"""Cache of the encoded topics in answers to Metadata.
 
-A part is right as long as its topic and the brokers are those of the image. Unchanged parts of an
-image are shared between images, so identity tells. Whatever is kept then goes out of date by
-itself: each time a part is kept, some of those that are there are looked at in turn, and the
-outdated ones are dropped. Where there is no room left, what is there stays and nothing is added:
-clients that ask for all topics in turn would find nothing if the oldest went for the newest.
+An entry is valid as long as its topic and the brokers are those of the newest image. Images share
+unchanged parts, so an identity comparison is enough. Each insertion checks some entries in turn and
+drops the outdated ones. A full cache keeps its entries and adds none: if the oldest were evicted,
+clients that read all topics in turn would never hit.
 """
 
 from collections import OrderedDict
@@ -16,14 +15,14 @@ from metadata_topic.image.model import BrokerImage, TopicImage
 
 BYTES_MAX: Final = 32 * 1024 * 1024
 ENTRY_BYTES: Final = 300
-"""About so much memory for each, beside the bytes encoded."""
+"""Approximate memory of an entry beside its encoded bytes."""
 
 _FIRST_OF_LAYOUT: Final = (0, 1, 1, 1, 1, 5, 6, 7, 8, 9, 10, 10, 10, 10)
-"""By version of Metadata: the first one in which a topic that exists is encoded as in it."""
+"""By version of Metadata: the first version with the same encoding of an existing topic."""
 
 
 class Kind(NamedTuple):
-    """What a topic's part depends on beside the metadata."""
+    """Parameters of an encoded topic beside the metadata."""
 
     listener: str
     layout: int
@@ -31,7 +30,7 @@ class Kind(NamedTuple):
 
 
 def kind_of(listener: str, version: int, operations: int) -> Kind:
-    """The kind of part that a client of this listener gets in this version."""
+    """The kind of entry for a client of this listener and version."""
     return Kind(listener, _FIRST_OF_LAYOUT[version], operations)
 
 
@@ -50,10 +49,10 @@ class _Part(NamedTuple):
 
 
 class EncodedTopics:
-    """Keeps parts, of about `BYTES_MAX` together.
+    """Encoded topics, of about `BYTES_MAX` together.
 
     Attributes:
-        size_bytes: of all, about.
+        size_bytes: approximate memory of all entries.
     """
 
     def __init__(self) -> None:
@@ -64,7 +63,7 @@ class EncodedTopics:
         return len(self._parts)
 
     def find(self, topic: TopicImage, kind: Kind, image: MetadataImage) -> bytes | None:
-        """The part of this very topic for the brokers of `image`, if it is kept."""
+        """The encoding of this topic object for the brokers of `image`; None: not in the cache."""
         part = self._parts.get((topic.name, kind))
         if part is None or part.topic is not topic or part.brokers is not image.brokers:
             return None
@@ -78,21 +77,21 @@ class EncodedTopics:
         encoded: bytes,
         image: MetadataImage,
     ) -> None:
-        """Keep a part, if it is not outdated already and there is room.
+        """Add an entry, unless it is outdated or the cache is full.
 
         Args:
-            topic: as it was when its encoding began.
-            kind: of the part.
-            brokers: likewise.
-            encoded: the part.
-            image: the metadata as they are now.
+            topic: the topic when its encoding began.
+            kind: parameters of the encoding.
+            brokers: the brokers when its encoding began.
+            encoded: the encoded topic.
+            image: newest committed image.
         """
         part, key = _Part(topic, brokers, encoded), (topic.name, kind)
         if not part.is_of(image):
             return
         if key in self._parts:
             self._drop(key)
-        # At least two: so fewer are outdated than not, but for a few. Dropping so many frees space.
+        # At least two checks for each insertion keep outdated entries a minority.
         for _ in range(min(1 + part.size_bytes // ENTRY_BYTES, len(self._parts))):
             oldest = next(iter(self._parts))
             if self._parts[oldest].is_of(image):

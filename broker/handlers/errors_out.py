@@ -1,7 +1,7 @@
-"""From exceptions to the codes that clients know; the one place that does it.
+"""From exceptions to Kafka's error codes; no other module converts them.
 
-Errors stay in the smallest slot that is wrong: callers ask for the code of one partition, topic or
-member. Nothing from inside goes out in an error message but what a KafkaError says.
+An error is set on the smallest unit that failed: callers ask for the code of one partition, topic
+or member. Error messages contain only texts of KafkaError, no internals.
 """
 
 import logging
@@ -15,12 +15,12 @@ _seen: set[tuple[type[BaseException], str]] = set()
 
 
 def code_of(error: BaseException, doing: str) -> ErrorCode:
-    """Return the code for what went wrong.
+    """Return Kafka's code for an exception, and log unexpected ones.
 
     Args:
-        error: a KafkaError has its own code; a failing disk is KAFKA_STORAGE_ERROR, which clients
-            retry; anything else is a mistake of ours.
-        doing: what was tried, for the log; no text from outside.
+        error: a KafkaError has its own code. OSError becomes KAFKA_STORAGE_ERROR, which clients
+            retry. Any other is a bug and becomes UNKNOWN_SERVER_ERROR.
+        doing: operation that failed, for the log; must contain no text from outside.
     """
     if isinstance(error, KafkaError):
         return error.code
@@ -39,5 +39,5 @@ def code_of(error: BaseException, doing: str) -> ErrorCode:
 
 
 def message_of(error: BaseException) -> str | None:
-    """Text for the error message field of an answer; None for what only the log may know."""
+    """Text for the error message field of an answer; None: only the log may have it."""
     return str(error)[:500] if isinstance(error, KafkaError) else None

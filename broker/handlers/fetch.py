@@ -1,9 +1,9 @@
 """Fetch (1): read whole batches, from local files or from the remote tier.
 
-Answered at once if there are enough bytes, an error, or no will to wait; else parked until an
-append brings what is missing. Partitions whose offset is only in the remote tier are read side by
-side, and the answer waits for them, but what else is in it is not held back longer than the client
-itself would wait, or a moment.
+The answer leaves at once if there are enough bytes, an error, or no wait time; else the request is
+parked until appends bring enough bytes. Partitions whose offset is only in the remote tier are read
+concurrently. If the answer has other data or errors, it waits for them only as long as the client
+allows, but at least `_REMOTE_WAIT_MIN_MS`.
 
 Versions:
 
@@ -15,15 +15,14 @@ Versions:
 * 8: no new field; the client waits out a throttle, not the broker (KIP-219).
 * 9: the leader epoch that the client knows (KIP-320).
 * 10: no new field; zstd (KIP-110).
-* 11: the client's rack, and a replica nearer to it, to which the leader sends it where
-  `replica.selector.class` says so; from here on consumers may ask followers, see
-  `broker.replica.follower_reads` (KIP-392).
+* 11: the client's rack, and the preferred read replica, if `replica.selector.class` is set. From
+  here on consumers may fetch from followers, see `broker.replica.follower_reads` (KIP-392).
 * 12: flexible (KIP-482); last fetched epoch, diverging epoch, current leader (KIP-595) and the id
   of a snapshot (KIP-630).
 * 13: topics by id instead of name (KIP-516).
-* 14: no new field; a follower may be sent OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405).
+* 14: no new field; a follower may get OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405).
 * 15: a follower's id moves into a tagged field, with its broker epoch (KIP-903).
-* 16: where a new leader listens (KIP-951).
+* 16: the endpoint of a new leader (KIP-951).
 * 17: a follower's directory id (KIP-853).
 * 18: a follower's high watermark (KIP-1166).
 """
@@ -76,17 +75,20 @@ from runtime.ports import Ports
 from runtime.work import Steps, at_once, run_in_steps
 
 _REMOTE_SLACK_MS: Final = 250
-"""The tier answers by its deadline; this much later we continue without it."""
+"""The tier answers by its deadline; this long after it the answer leaves without the tier."""
 _REMOTE_WAIT_MIN_MS: Final = 50
-"""Also a client that does not wait gives the tier so long to hand over what it has at hand: local
-data or errors in each answer would keep remote partitions from it permanently."""
+"""Minimum wait for the tier, even if the client's wait time is shorter.
+
+Otherwise a client that gets local data or errors in each answer would never get data of its remote
+partitions.
+"""
 
 NOBODY: Final = frozenset[int]()
 NEAR_KNOWN_MS: Final = 1_000
-"""Who stands in which rack is looked up so often."""
+"""Age at which the cached brokers of each rack are looked up again."""
 
 PARTITIONS_MAX: Final = 100_000
-"""DIFFERS: Kafka takes as many as fit into a request."""
+"""DIFFERS: Kafka has no limit other than the size of a request."""
 
 _message = request(ApiKey.FETCH)
 _decode = _message.decode
@@ -97,10 +99,12 @@ class FetchLimits:
     """Settings of the fetch path.
 
     Attributes:
-        max_bytes: of one answer (`fetch.max.bytes`).
+        max_bytes: largest answer (`fetch.max.bytes`).
         session_slots: `max.incremental.fetch.session.cache.slots`.
-        remote_wait_ms: longest wait for the remote tier now (`remote.fetch.max.wait.ms`).
-        selects_by_rack: consumers are sent to a replica in their rack (`replica.selector.class`).
+        remote_wait_ms: returns the current longest wait for the remote tier
+            (`remote.fetch.max.wait.ms`).
+        selects_by_rack: the leader names a replica in the consumer's rack
+            (`replica.selector.class`).
     """
 
     max_bytes: int = 57_671_680
@@ -115,7 +119,7 @@ class FetchHandler(RawHandler):
     api_key = ApiKey.FETCH
     versions = Versions(4, 18)
     slice_partitions = SLICE_PARTITIONS
-    """After so many the loop may serve somebody else."""
+    """Partitions read in one slice."""
 
     def __init__(
         self,
@@ -126,7 +130,7 @@ class FetchHandler(RawHandler):
         remote: RemoteReader | None = None,
         addresses: Addresses = nowhere,
     ) -> None:
-        """Read the partitions of `replicas`; `remote` is None where there is no remote tier."""
+        """Read the partitions of `replicas`; `remote` is None without a remote tier."""
         self._replicas, self._limits, self._addresses = replicas, limits, addresses
         self._clock, self._scheduler, self._remote = ports.clock, ports.scheduler, remote
         self._decoders = decoders(ports.executors)
@@ -136,7 +140,7 @@ class FetchHandler(RawHandler):
         self.sessions = FetchSessionCache(slots_max=limits.session_slots, rng=ports.rng)
 
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
-        """See `RawHandler`."""
+        """Serve one Fetch; the request is decoded on a thread if it is long."""
         if len(frame) - offset > DECODED_AT_ONCE_BYTES:
             body = own_body(frame, offset)
             elements = _message.elements_max(len(body), context.api_version)
@@ -147,15 +151,15 @@ class FetchHandler(RawHandler):
     async def _serve_long(
         self, context: RequestContext, body: memoryview, in_order: OrderedAnswer
     ) -> Any:
-        """Serve a request that takes long to decode, which a thread does."""
+        """Serve a long request, which a thread decodes."""
         asked, _ = await self._decoders.run(_decode, body, context.api_version, 0)
         session = await run_in_steps(self._session(context, asked))
         answer = self._serve(context, asked, session, parked=in_order.let_go)
-        del asked, body, session  # it may be parked for long
+        del asked, body, session  # frees the memory: the answer may be parked for long
         return await answer if isinstance(answer, asyncio.Future) else answer
 
     def _session(self, context: RequestContext, asked: Any) -> Steps[FetchContext | ErrorCode]:
-        """Find out what is asked for, or why it is refused; yields after each slice of it."""
+        """The requested partitions, or the error that refuses the request; works in slices."""
         version = context.api_version
         with_ids = version >= since.TOPIC_IDS
         partitions: list[FetchPartition] = []
@@ -192,9 +196,9 @@ class FetchHandler(RawHandler):
     def _served(
         self, params: FetchParams, session: FetchContext, parked: Callable[[], None]
     ) -> Answering[list[object]]:
-        """Look, wait for what is not there yet, and answer; `parked` is called if it is parked.
+        """Read, wait for missing data, and answer; `parked` is called if it is parked.
 
-        However it ends, nothing of it stays registered anywhere.
+        On every exit, including cancellation, the fetch is removed from all watches.
         """
         passes = self._passes(params, session)
         try:
@@ -228,7 +232,7 @@ class FetchHandler(RawHandler):
     def _run_pass(
         self, params: FetchParams, passes: FetchPasses, *, may_wait: bool = True
     ) -> Answering[FetchPass]:
-        """Look at what is due; between slices of it what happens to the others is noted."""
+        """Read the partitions that are due; between slices, changes of the others are recorded."""
         result, taken = FetchPass(may_wait=may_wait), 0
         for _ in read_in_slices(
             self._replicas, params, passes.due(), result, slice_partitions=self.slice_partitions
@@ -240,7 +244,7 @@ class FetchHandler(RawHandler):
         return result
 
     def _wait(self, params: FetchParams, passes: FetchPasses, missing: int) -> Answering[FetchPass]:
-        """Wait for bytes on every partition of the fetch; the pass after which it is answered."""
+        """Park on every partition until enough bytes came; returns the last pass."""
         passes.park()
         delayed = DelayedFetch(
             watch=passes.context.watch, wait_ms=params.max_wait_ms, scheduler=self._scheduler
@@ -251,14 +255,14 @@ class FetchHandler(RawHandler):
                 is_last = delayed.is_over
                 result = yield from self._run_pass(params, passes)
                 missing = missing_bytes(params, passes, result)
-                # An offset that went remote while it was parked is served by the next fetch.
+                # An offset that became remote while parked is served by the next fetch.
                 if missing <= 0 or is_last or result.remote:
                     return result
         finally:
             delayed.finish()
 
     async def _make_ready(self, params: FetchParams, cold: Sequence[ColdRead]) -> None:
-        """What goes wrong here goes wrong again at the pass, and is told of that partition."""
+        """Load cold indexes on threads; an error recurs in the pass, which reports it."""
         await asyncio.gather(
             *(
                 self._reads.run(
@@ -299,7 +303,7 @@ class FetchHandler(RawHandler):
         )
 
     def _near(self, context: RequestContext, rack: str) -> frozenset[int]:
-        """The brokers of a consumer's rack, where this one is not among them."""
+        """The brokers of a consumer's rack; empty if this broker is one of them."""
         if not rack or not self._limits.selects_by_rack:
             return NOBODY
         now_ms, key = self._clock.monotonic_ms(), (context.listener_name, rack)
@@ -325,7 +329,7 @@ class FetchHandler(RawHandler):
                 sent.value += read.size_bytes
 
     def _endpoints(self, params: FetchParams, chosen: Sequence[PartitionRead]) -> bytes:
-        """Where the leaders are of which the answer tells; a replica knows it by itself."""
+        """Endpoints of the leaders in the answer; none for replicas, which have the metadata."""
         if params.replica_id >= 0:
             return b""
         leaders = {read.leader[0] for read in chosen if read.leader is not None}
@@ -338,7 +342,7 @@ class FetchHandler(RawHandler):
     # -- remote partitions
 
     def _read_remote(self, params: FetchParams, result: FetchPass) -> Answering[None]:
-        """Read the remote partitions side by side; those that are late are excluded."""
+        """Read the remote partitions concurrently; late ones are left out of the answer."""
         longest_ms = self._limits.remote_wait_ms()
         deadline_ms = self._clock.monotonic_ms() + longest_ms
         reading: dict[asyncio.Future[RemoteFetched], PartitionRead] = {}
@@ -370,7 +374,7 @@ def _note_sent_away(params: FetchParams, chosen: Sequence[PartitionRead]) -> Non
 
 
 def missing_bytes(params: FetchParams, passes: FetchPasses, result: FetchPass) -> int:
-    """How many bytes must still come before the answer is due; 0 or less: answer now."""
+    """Number of bytes still missing before the answer is due; 0 or less: answer now."""
     if params.max_wait_ms <= 0 or result.must_answer or not passes.context.count:
         return 0
     return params.min_bytes - result.size_bytes

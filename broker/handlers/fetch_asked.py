@@ -1,4 +1,4 @@
-"""The partitions that a Fetch request asks for."""
+"""Converts the partitions of a Fetch request."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,13 +12,13 @@ from broker.replica.manager import ReplicaManager
 def ask_in_slices(
     replicas: ReplicaManager, version: int, asked: Any, partitions: list[FetchPartition]
 ) -> Iterator[None]:
-    """Fill `partitions` with those that are asked for; yields after each slice of them.
+    """Fill `partitions` with the partitions of a request; yields between slices.
 
     Args:
-        replicas: knows the names of topics.
-        version: of the request.
+        replicas: has the names of topic ids.
+        version: version of the request.
         asked: decoded struct (Any: made by the codec at run time).
-        partitions: empty.
+        partitions: list to fill.
     """
     with_ids = version >= since.TOPIC_IDS
     for topic in asked.topics:

@@ -1,6 +1,6 @@
-"""The answer to Fetch, written by hand as a gather list.
+"""Encodes the answer to Fetch by hand, as a gather list.
 
-Record data stays where it is: the parts between are bytes of ours, the data are file regions. A
+Record data are not copied: the list alternates between encoded bytes and file regions. A
 partition's fixed fields are one `pack`.
 """
 
@@ -16,7 +16,7 @@ from runtime.work import Steps, at_once
 
 SLICE_PARTITIONS: Final = 500
 NO_REPLICA: Final = b"\xff\xff\xff\xff"
-"""-1: there is no preferred read replica."""
+"""-1: no preferred read replica."""
 
 _pack_4 = Struct(">ihqq").pack
 _pack_5 = Struct(">ihqqq").pack
@@ -35,12 +35,12 @@ def encode_answer(
     reads: Sequence[PartitionRead],
     endpoints: bytes = b"",
 ) -> list[object]:
-    """Encode the body of a Fetch response in one go."""
+    """Encode the body of a Fetch response without slices."""
     return at_once(encode_in_slices(version, error, session_id, reads, endpoints))
 
 
 def encode_endpoints(brokers: Iterable[BrokerAddress]) -> bytes:
-    """Encode where brokers listen, for the tagged field of version 16 (KIP-951)."""
+    """Encode the endpoints of brokers for the tagged field of version 16 (KIP-951)."""
     entries = [
         _pack_count(one.id)
         + _compact(one.host)
@@ -71,10 +71,10 @@ def encode_in_slices(
         error: top-level code, for sessions.
         session_id: 0 without a session.
         reads: partitions in answer order; neighbours of one topic share its entry.
-        endpoints: what `encode_endpoints` made, sent where a partition names its leader.
+        endpoints: result of `encode_endpoints`, sent where a partition names its leader.
 
     Returns:
-        Bytes and file regions, in the order of the wire.
+        Bytes and file regions, in wire order.
     """
     parts: list[object] = []
     flexible = version >= since.FLEXIBLE
@@ -134,7 +134,7 @@ def _nearer(read: PartitionRead) -> bytes:
 
 
 def _partition(version: int, read: PartitionRead, out: bytearray, parts: list[object]) -> bytearray:
-    """Write one partition; returns what following bytes are to be added to."""
+    """Encode one partition; returns the buffer for the bytes after it."""
     fixed = (read.fetch.index, read.error, read.high_watermark, read.last_stable_offset)
     if version >= since.LOG_START:
         out += _pack_5(*fixed, read.log_start_offset)

@@ -1,12 +1,12 @@
 """Reads the partitions of a fetch, in their order, within one byte budget.
 
-"At least one batch" holds once per answer: the first partition that has data sends its first batch
-even if that is larger than every limit, or a consumer could never get past a large batch. What is
-only in the remote tier is named for a later read and takes its share of the budget now, so that
+"At least one batch" holds once per answer: the first partition with data sends its first batch even
+above every limit. Otherwise a consumer could never get past a large batch. A partition whose offset
+is only in the remote tier is listed for a later read. It takes its share of the budget now, so that
 several remote partitions together cannot exceed it.
 
-Batches of a durable topic are checked before they are sent, on the loop: of these an answer takes
-little, and a reader that wants more asks again.
+The checksums of batches of a durable topic are verified before they are sent, on the event loop. So
+an answer has little of such topics, and the reader fetches again for more.
 """
 
 from collections.abc import Sequence
@@ -39,19 +39,19 @@ from runtime.disk import FileRegion
 from runtime.work import Steps
 
 SLICE_PARTITIONS = 500
-"""After so many the loop may serve somebody else."""
+"""Partitions read in one slice."""
 
 REMOTE_SHARE_BYTES = 1024 * 1024
-"""So much of the budget a remote partition may take, however many partitions come after it."""
+"""Least share of the budget that a remote partition may take, if that much is left."""
 
 CHECKED_PARTITION_BYTES = 256 * 1024
-"""So much of a partition of a durable topic is checked for one answer, or one larger batch."""
+"""Bytes of a durable topic's partition verified for one answer; one batch may be larger."""
 
 CHECKED_ANSWER_BYTES = 1024 * 1024
-"""So much is checked for one answer; the last batch may exceed it."""
+"""Bytes that are verified for one answer; the last batch may exceed it."""
 
 ASKED_THE_WRONG_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-"""The answer tells who leads the partition (KIP-951)."""
+"""Errors with which the answer names the leader (KIP-951)."""
 
 
 def read_in_slices(
@@ -78,7 +78,8 @@ def read_in_slices(
                 read.error = int(remote.code)
                 result.must_answer = True
                 continue
-            # Nobody knows yet how much will come: what is set aside leaves a share to the others.
+            # The size of a remote read is unknown yet, so other partitions keep a share of the
+            # budget.
             share = max(left // (len(partitions) - count), min(left, REMOTE_SHARE_BYTES))
             max_bytes = min(max_bytes, share)
             result.remote.append(RemoteReadNeeded(count, max_bytes, min_one_batch))
@@ -91,12 +92,12 @@ def read_in_slices(
             )
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer
             read.error = int(code_of(error, "fetch"))
-            if not isinstance(error, NotValidated):  # the validation wakes a parked fetch
+            if not isinstance(error, NotValidated):  # log validation wakes the parked fetch
                 result.must_answer = True
             if read.error in ASKED_THE_WRONG_LEADER:
                 read.leader = replicas.leader(TopicPartition(fetch.topic, fetch.index))
             if read.partition is None:
-                read.aborted = []  # as Kafka: not null where the partition is unknown
+                read.aborted = []  # as in Kafka: not null where the partition is unknown
             else:
                 read.partition.counters.failed_fetch.value += 1
         if read.size_bytes:
@@ -121,14 +122,14 @@ def _read(
     if partition is None or (fetch.topic_id is not None and partition.topic_id != fetch.topic_id):
         partition = _find(replicas, fetch)
     read.partition = partition
-    if partition.log.is_offline:  # also for offsets that the tier could serve
+    if partition.log.is_offline:  # also for offsets in the tier
         replicas.require(partition.topic, fetch.index)
     partition.counters.fetch_requests.value += 1
     _admit(replicas, partition, params, read, max_bytes)
     log = partition.log
     stable = log.last_stable_offset
     read.high_watermark, read.last_stable_offset = log.high_watermark, stable
-    # Where it is not known a follower must not take it for its own.
+    # -1 where it is unknown, so that a follower does not adopt a wrong log start.
     read.log_start_offset = log.log_start_offset if log.log_start_known else -1
     if read.nearer is not None:
         result.must_answer = True
@@ -168,7 +169,7 @@ def _admit(
     read: PartitionRead,
     max_bytes: int,
 ) -> None:
-    """Refuse what this replica may not answer; take note of what a follower has."""
+    """Refuse requests that this replica may not serve; record a follower's fetch offset."""
     fetch = read.fetch
     if not partition.is_leader and params.may_ask_followers:
         partition.check_epoch(fetch.current_leader_epoch)
@@ -185,7 +186,7 @@ def _admit(
         return
     _check_replica(replicas, partition, params, fetch)
     _check_range(partition, read, max_bytes)
-    # What a log of another lineage, or of another leadership, holds says nothing of this one.
+    # An offset in a diverging log, or of another leader epoch, is no progress in this log.
     is_ours = read.diverging is None and fetch.current_leader_epoch == partition.leader_epoch
     if is_ours and partition.followers is not None:
         partition.followers.fetched(
@@ -206,10 +207,10 @@ def _read_checked(
     min_one_batch: bool,
     may_wait: bool,
 ) -> LogRead:
-    """As `Partition.read`, but no more than may be checked at once.
+    """Like `Partition.read`, with the bounds on verified bytes.
 
-    A batch above these bounds goes out where the limits of the client let it: else a partition
-    that never comes first would stop there.
+    A batch larger than these bounds is sent if the client's limits allow it: otherwise a partition
+    that is never first in a request would make no progress.
     """
     bound = min(CHECKED_PARTITION_BYTES, CHECKED_ANSWER_BYTES - result.checked_bytes)
     nothing = LogRead([], 0, -1, offset)
@@ -227,12 +228,12 @@ def _read_checked(
     if found.size_bytes > max_bytes and not min_one_batch:
         return nothing
     if is_bound and found.size_bytes > bound // 2:
-        result.must_answer = True  # bytes that are there would be waited for
+        result.must_answer = True  # else a parked fetch would wait although bytes are there
     return found
 
 
 def _check_range(partition: Partition, read: PartitionRead, max_bytes: int) -> None:
-    """Refuse offsets that this log does not have; a replica learns instead where it diverged."""
+    """Refuse offsets outside this log; a replica with another epoch gets its diverging epoch."""
     log, fetch = partition.log, read.fetch
     if fetch.last_fetched_epoch >= 0:
         read.diverging = _diverging(partition, fetch)
@@ -255,10 +256,10 @@ def _check_size(max_bytes: int) -> None:
 
 
 def _check_follower(partition: Partition, params: FetchParams, read: PartitionRead) -> None:
-    """Refuse what this follower cannot tell for sure, or say where the asker's log diverges.
+    """Refuse what this follower cannot answer reliably, or set the diverging epoch.
 
-    Up to its log end its epochs are its leader's. An epoch above those may end anywhere: DIFFERS:
-    Kafka answers OFFSET_OUT_OF_RANGE.
+    Up to its log end, a follower has its leader's epochs. DIFFERS: an epoch above those may end at
+    any offset, so it is refused; Kafka answers OFFSET_OUT_OF_RANGE.
     """
     fetch, log = read.fetch, partition.log
     partition.check_follower(fetch.offset, read_committed=params.read_committed)
@@ -276,10 +277,10 @@ def _check_follower(partition: Partition, params: FetchParams, read: PartitionRe
 
 
 def _find(replicas: ReplicaManager, fetch: FetchPartition) -> Partition:
-    """Find the partition by what the client named it by, or say why there is none.
+    """Find the partition by the client's topic name or id, or raise the reason why it is missing.
 
-    The name kept with an id may be outdated: the topic was made after the session began, or
-    deleted since and its name given to another.
+    The name cached with an id may be outdated: the topic was created after the session began, or
+    was deleted since and its name reused.
     """
     if fetch.topic_id is None:
         return replicas.require(fetch.topic, fetch.index)
@@ -289,7 +290,7 @@ def _find(replicas: ReplicaManager, fetch: FetchPartition) -> Partition:
 
 
 def refuse_zstd(partition: Partition, regions: Sequence[FileRegion | memoryview]) -> None:
-    """Refuse to send zstd to a client whose Fetch version is older than zstd.
+    """Refuse to send zstd to a client whose Fetch version has no zstd.
 
     Raises:
         UnsupportedCompression: there is a zstd batch in the regions.
@@ -311,7 +312,7 @@ def refuse_zstd(partition: Partition, regions: Sequence[FileRegion | memoryview]
 
 
 def _end_for(params: FetchParams, read: PartitionRead) -> int:
-    """First offset that the asker may not see; a replica sees the whole log."""
+    """First offset that the reader may not see (exclusive end); a replica sees the whole log."""
     if params.replica_id >= 0 and read.partition is not None:
         return read.partition.log.log_end_offset
     return read.last_stable_offset if params.read_committed else read.high_watermark
@@ -320,9 +321,9 @@ def _end_for(params: FetchParams, read: PartitionRead) -> int:
 def _check_replica(
     replicas: ReplicaManager, partition: Partition, params: FetchParams, fetch: FetchPartition
 ) -> None:
-    """Refuse a broker that holds no replica, or whose incarnation is over.
+    """Refuse a broker that has no replica, or whose incarnation has ended.
 
-    The log says so, seldom.
+    A refusal is logged, with a limited rate.
     """
     replica_id, followers = params.replica_id, partition.followers
     if replica_id not in partition.replicas or replica_id == partition.node_id:
@@ -343,7 +344,7 @@ def _check_replica(
 
 
 def _diverging(partition: Partition, fetch: FetchPartition) -> tuple[int, int] | None:
-    """Where the asker's log left ours; None while they agree (KIP-595, truncation on fetch)."""
+    """The epoch and end offset where the reader's log diverges; None while they agree (KIP-595)."""
     end = partition.log.epochs.end_offset_for(
         fetch.last_fetched_epoch, partition.log.log_end_offset
     )

@@ -1,4 +1,4 @@
-"""The partitions of a fetch whose offset is only in the remote tier."""
+"""The part of a fetch whose offsets are only in the remote tier."""
 
 import asyncio
 from typing import Protocol
@@ -12,10 +12,10 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 
 
 class RemoteReader(Protocol):
-    """What a fetch needs of the remote tier."""
+    """The remote tier's interface for fetches."""
 
     def read(self, read: RemoteRead) -> "asyncio.Future[RemoteFetched]":
-        """Read from the remote tier; fails with a KafkaError for the client."""
+        """Read from the remote tier; the future fails with a KafkaError for the client."""
         ...
 
 
@@ -26,14 +26,14 @@ def start_remote(
     wanted: RemoteReadNeeded,
     deadline_ms: int,
 ) -> "asyncio.Future[RemoteFetched] | None":
-    """Begin to read a partition from the remote tier; None where there is nothing to wait for."""
+    """Begin to read a partition from the remote tier; None: there is no read to wait for."""
     partition = read.partition
     assert partition is not None
     if remote is None:
         read.error = int(ErrorCode.KAFKA_STORAGE_ERROR)
         return None
     if wanted.max_bytes <= 0 and not wanted.min_one_batch:
-        return None  # the budget went to others; the next fetch begins with this partition
+        return None  # no budget left; the next fetch begins with this partition
     return remote.read(
         RemoteRead(
             topic_id=partition.topic_id,
@@ -53,7 +53,7 @@ def start_remote(
 def take_remote(
     params: FetchParams, read: PartitionRead, future: "asyncio.Future[RemoteFetched]"
 ) -> None:
-    """Put what the remote tier answered into a read."""
+    """Copy the result or the error of a remote read into `read`."""
     partition = read.partition
     assert partition is not None
     try:

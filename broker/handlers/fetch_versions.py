@@ -1,6 +1,6 @@
-"""Versions of Fetch at which its code decides something; the head of `fetch.py` lists all.
+"""Versions of Fetch that its code distinguishes; the docstring of `fetch.py` lists all versions.
 
-Each is the first version that has what its name says.
+Each is the first version with the feature of that name.
 """
 
 from typing import Final

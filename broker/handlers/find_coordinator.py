@@ -1,12 +1,12 @@
-"""FindCoordinator (10): which broker has a group.
+"""FindCoordinator (10): the broker that coordinates a group.
 
-The first question of every consumer. It makes `__consumer_offsets` where that does not exist yet,
-and waits for it for a moment; a client that is told 15 asks again. The consumer of a tier has no
-group (`NO_GROUP`) and does not make it.
+The first request of every consumer. It creates `__consumer_offsets` if the topic does not exist,
+and waits briefly for it; a client that gets COORDINATOR_NOT_AVAILABLE asks again. The consumer of a
+tier has no group (`NO_GROUP`) and does not create it.
 
-Transactions are not served yet. CLUSTER_AUTHORIZATION_FAILED is the one error that ends every
-producer and whose text both Java and librdkafka show; Java drops that of the error about the
-transactional id, and librdkafka asks again for ever after any other. Share groups neither:
+Transactions are not served yet. Only CLUSTER_AUTHORIZATION_FAILED ends every producer with a text
+that both Java and librdkafka show. Java drops the text of the error about the transactional id, and
+librdkafka retries any other error without end. Share groups are not served either: they get
 INVALID_REQUEST, as from a broker of Kafka whose feature share.version is 0.
 
 Versions:
@@ -43,13 +43,13 @@ _Coordinator: Final = _Response.Coordinators
 
 _SINCE_SEVERAL = 4
 _KEY_WORK: Final = 2
-"""About so many microseconds."""
+"""Approximate microseconds for one key."""
 _CHARACTERS_OF_WORK: Final = 20
-"""Of a group are hashed in about a microsecond."""
+"""Characters of a group id hashed in about a microsecond."""
 
 
 class KeyType(IntEnum):
-    """What a key names."""
+    """The type of a key."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -60,8 +60,7 @@ class Found(NamedTuple):
     """The answer for one key.
 
     Attributes:
-        message: from version 4 on; versions before it have the error's own text in its place where
-            there is none.
+        message: from version 4 on. If it is empty, earlier versions have the error's standard text.
     """
 
     error: ErrorCode
@@ -94,7 +93,7 @@ class FindCoordinatorHandler(DecodedHandler):
         self._coordinator, self._cluster, self._unserved = coordinator, cluster, unserved
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request; an awaitable where the topic is to be made first."""
+        """Find the coordinators; an awaitable where the topic must be created first."""
         if (
             request.key_type == KeyType.GROUP
             and not self._coordinator.topic.exists
@@ -109,7 +108,7 @@ class FindCoordinatorHandler(DecodedHandler):
         return await answer if isawaitable(answer) else answer
 
     def _answer(self, context: RequestContext, request: Any) -> Any:
-        """The answer; an awaitable of it where that takes several steps."""
+        """The answer; an awaitable of it where it is made in slices."""
         find = self._finder(context, request.key_type)
         if context.api_version >= _SINCE_SEVERAL:
             return result_or_rest(_steps(request.coordinator_keys, find, context.api_version))
@@ -123,7 +122,7 @@ class FindCoordinatorHandler(DecodedHandler):
         )
 
     def _finder(self, context: RequestContext, key_type: int) -> Callable[[str], Found]:
-        """The answer for each key, from the metadata as they are now."""
+        """Returns a function that answers one key from the current metadata."""
         if key_type in _UNSERVED:
             code, what, remedy = _UNSERVED[KeyType(key_type)]
             refused = Found(code, self._unserved.refused(context, what, remedy))
@@ -137,7 +136,7 @@ class FindCoordinatorHandler(DecodedHandler):
         }
         topic = self._cluster.image().topics_by_name.get(OFFSETS_TOPIC)
         if topic is None:
-            # A start with tiering would make the topic before anybody has a group.
+            # A start with tiering would otherwise create the topic before any group exists.
             own = at.get(self._cluster.node_id, _NOT_YET)
             return lambda key: own if key == NO_GROUP else _NOT_YET
         partitions = topic.partitions
@@ -150,7 +149,7 @@ class FindCoordinatorHandler(DecodedHandler):
 
 
 def _steps(keys: Sequence[str], find: Callable[[str], Found], version: int) -> Steps[list[object]]:
-    """The encoded answer about several keys."""
+    """Encode the answer for several keys, in slices."""
     coordinators: list[bytes] = []
     pace = Pace()
     for key in keys:

@@ -1,17 +1,18 @@
-"""What a client asks of this broker while the active controller is in another process.
+"""Forwards clients' requests while the active controller is in another process.
 
-The request continues as it came, in an Envelope, and its answer comes back as it is. While there
-is no active controller the client waits, as at a broker of Kafka, for as long as it allows: many
-clients (librdkafka's) hand NOT_CONTROLLER to their caller instead of asking again.
+The request is sent as it came, in an Envelope, and the answer is returned as it is. While there is
+no active controller the client waits for as long as it allows, as at a broker of Kafka. Many
+clients (librdkafka's) would return NOT_CONTROLLER to their caller instead of trying again.
 
-A request that was surely not carried out is tried again. One whose connection was lost may have
-been: it waits for the controller of a later epoch, which begins with all that the one before
-committed, and gets nothing of it later. What was done is refused there (TOPIC_ALREADY_EXISTS) or
-is done once more, over what another client changed in between. DIFFERS: Kafka's brokers also ask
-the same controller again, which may take the first request after the second, and repeat the
-requests of `_ONCE`.
+A request that surely had no effect is retried. If the connection was lost, the request may have
+been carried out. Then it waits for the controller of a later epoch, which begins with everything
+that the earlier one committed and cannot get the lost request any more. There the repeated request
+is refused (TOPIC_ALREADY_EXISTS) or carried out a second time, over changes of other clients in
+between. DIFFERS: Kafka's brokers also retry at the same controller, which may process the first
+request after the second, and they repeat the requests of `_ONCE`.
 
-What belongs to the brokers is refused here, whoever leads: controllers of Kafka would do it.
+Requests for topics that belong to the brokers are refused here, because controllers of Kafka would
+carry them out.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,53 +33,53 @@ from runtime.scheduler import Scheduler, pause
 from runtime.work import Pace, Steps, run_in_steps
 
 RETRY_MS: Final = 50
-"""Between two attempts to find the active controller: an election takes seconds."""
+"""Between two look-ups of the active controller; an election takes seconds."""
 RETRY_MAX_MS: Final = 1_000
-"""Between two attempts at one controller that refuses them: it may have too much to do."""
+"""Between two tries at one controller that refuses them: it may be overloaded."""
 
 
 NEXT_MS: Final = 6_000
-"""So long a lost change waits for the next controller: an election with default time-outs.
+"""How long a lost change waits for the next controller: an election with default time-outs.
 
-Where the connection alone was lost, no other controller comes.
+If only the connection was lost, no other controller comes.
 """
 _MAKING: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS})
 _ONCE: Final = frozenset({
     ApiKey.DELETE_TOPICS, ApiKey.UNREGISTER_BROKER, ApiKey.REMOVE_RAFT_VOTER,
 })  # fmt: skip
-"""Done twice, they could take away what another client has made under the name in between."""
+"""Repeated, they could remove an object that another client created under the name in between."""
 Settled = Callable[[Sequence[str]], Awaitable[None] | None]
 
 
 class Refusable(Protocol):
-    """A handler that can also answer that nothing was done."""
+    """A handler that can answer a request without carrying it out."""
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
-        """The answer to a request of which nothing can be said but `error`."""
+        """The answer with `error` for each entry of the request."""
         ...
 
 
 @runtime_checkable
 class Guarding(Protocol):
-    """A handler that refuses what belongs to the brokers, entry by entry.
+    """A handler that refuses topics of the brokers, entry by entry.
 
     Attributes:
-        answered_in: the list of the answer with a result for each entry.
+        answered_in: field of the answer with a result for each entry.
     """
 
     answered_in: str
 
     def asked_in(self, version: int, /) -> str:
-        """The list of a request's entries."""
+        """Field of the request with the entries."""
         ...
 
     def guarded(self, entry: Any, /) -> Any | None:
-        """The result of an entry that is refused; None for any other."""
+        """The refusal of an entry; None for an entry that is allowed."""
         ...
 
 
 class Forwarded(DecodedHandler):
-    """A handler whose requests are served here only while the active controller is here."""
+    """Serves requests here while this node is the active controller, else forwards them."""
 
     def __init__(
         self,
@@ -89,28 +90,27 @@ class Forwarded(DecodedHandler):
         decoding: Pool,
         settled: Settled = lambda _names: None,
     ) -> None:
-        """Nothing is asked yet.
+        """Forward nothing yet.
 
         Args:
-            here: serves while this node is the active controller, and words refusals.
-            active: the way to the active controller.
+            here: serves requests while this node is the active controller, and makes refusals.
+            active: client of the active controller.
             clock: measures how long a client has waited.
             scheduler: wakes a request that waits for an active controller.
             decoding: decodes long answers.
-            settled: waits for the replicas of topics that this broker is making, if it is: who
-                creates a topic writes to it at once, and many a producer that is refused sends
-                again out of order.
+            settled: waits for the replicas that this broker creates for new topics. A client writes
+                to a new topic at once, and many producers resend out of order after a refusal.
         """
         assert hasattr(here, "refuse"), f"{here.api_key.name} cannot be refused as a whole"
         self.api_key, self.versions = here.api_key, here.versions
         self._here, self._active = here, active
         self._clock, self._scheduler, self._settled = clock, scheduler, settled
         self._decoding = decoding
-        # Of a quorum without a leader an operator wants to hear at once.
+        # DescribeQuorum does not wait: an operator needs the answer that there is no leader.
         self._waits = here.api_key != ApiKey.DESCRIBE_QUORUM
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Serve a request here or there."""
+        """Serve a request here, or forward it."""
         if self._active.is_here and (self._active.has_begun or not self._waits):
             return self._here.handle(context, request)
         return self._there(context, request)
@@ -135,7 +135,7 @@ class Forwarded(DecodedHandler):
         return answer
 
     async def _asked(self, context: RequestContext, request: Any) -> Any:
-        """Ask whoever leads, until it is asked or the client's time is over."""
+        """Ask the active controller, with retries until the client's time is over."""
         allowed_ms = getattr(request, "timeout_ms", 0)
         end_ms = self._clock.monotonic_ms() + (
             allowed_ms if allowed_ms > 0 else DECISION_TIMEOUT_MS
@@ -166,14 +166,14 @@ class Forwarded(DecodedHandler):
         return await answer if isawaitable(answer) else answer
 
     def _making(self, request: Any) -> Callable[[], Awaitable[None] | None]:
-        """What to wait for once the change is in the image."""
+        """Returns a function that waits for the replicas of the request's new topics."""
         if self.api_key not in _MAKING:
             return lambda: None
         names = [topic.name for topic in request.topics]
         return lambda: self._settled(names)
 
     async def _until_begun(self, end_ms: int, *, above: int = -1) -> bool:
-        """Wait until somebody takes decisions in an epoch above, as far as is known, or the end."""
+        """Wait for an active controller with an epoch above `above`; False: the time is over."""
         while self._waits and end_ms - self._clock.monotonic_ms() > RETRY_MS:
             if self._active.has_begun and self._active.epoch > above:
                 return True
@@ -182,7 +182,7 @@ class Forwarded(DecodedHandler):
 
 
 def _guarded(here: Guarding, entries: list[Any]) -> Steps[tuple[list[Any], list[Any]]]:
-    """The entries that the controller is asked for, and the results of the others."""
+    """Split into entries for the controller, and refusals of the others."""
     kept, refused, pace = [], [], Pace()
     for entry in entries:
         result = here.guarded(entry)

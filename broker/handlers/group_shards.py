@@ -1,4 +1,4 @@
-"""From a request about one group to the shard that has it, for the handlers of groups."""
+"""From a group's request to the shard that coordinates the group."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 def decided(coordinator: GroupCoordinator, api_key: ApiKey, request: Any, decide: Decide) -> Any:
-    """Have a request of a group with a name decided.
+    """Have the group's shard decide on a request; an empty group id is refused.
 
     Returns:
         The response, or a future of it.
@@ -28,7 +28,7 @@ def decided(coordinator: GroupCoordinator, api_key: ApiKey, request: Any, decide
 def decided_of_any(
     coordinator: GroupCoordinator, api_key: ApiKey, request: Any, decide: Decide
 ) -> Any:
-    """The same for an API that takes the empty name, too, as offsets once could have it."""
+    """Like `decided`, but allows the empty group id, which old offsets may have."""
     try:
         shard = coordinator.shard(request.group_id)
     except KafkaError as error:
@@ -37,7 +37,7 @@ def decided_of_any(
 
 
 def changed(answer: Any, change: Callable[[Any], R]) -> R | Coroutine[Any, Any, R]:
-    """Change an answer when it is there."""
+    """Apply `change` to an answer, or to the result of an awaitable one."""
     return _changed_later(answer, change) if isawaitable(answer) else change(answer)
 
 
@@ -46,5 +46,5 @@ async def _changed_later(answer: Awaitable[Any], change: Callable[[Any], R]) -> 
 
 
 async def awaited(answer: Any) -> Any:
-    """The answer itself, also where it is to come."""
+    """The answer, awaited if it is awaitable."""
     return await answer if isawaitable(answer) else answer

@@ -1,7 +1,7 @@
-"""Which APIs clients are served: the one place where an API is registered.
+"""The APIs of listeners for clients; an API is registered here only.
 
-A module of this list is one API: its head says what each version brought, its `make` builds the
-handler from the broker's parts. What is not in the list is absent from ApiVersions.
+Each module in the list is one API: its docstring lists the versions, its `make` builds the handler
+from the broker's parts. ApiVersions names only APIs in the list.
 """
 
 from dataclasses import replace
@@ -64,7 +64,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 
 
 class Api(Protocol):
-    """A module that serves an API."""
+    """A module that serves one API."""
 
     __name__: str
 
@@ -126,7 +126,7 @@ FORWARDED: Final = frozenset({
     ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS,
     ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
 })  # fmt: skip
-"""What only the active controller can do; while it is another process, they are sent there."""
+"""APIs of the active controller; requests are forwarded to it while it is another process."""
 
 
 def build_handlers(parts: HandlerParts) -> HandlerTable:
@@ -156,11 +156,11 @@ def build_handlers(parts: HandlerParts) -> HandlerTable:
 
 
 SASL_APIS: Final[tuple[Api, ...]] = (sasl_handshake, sasl_authenticate)
-"""What only a listener with an authenticator serves: that of the tier's Kafka clients."""
+"""APIs of listeners with an authenticator only: that of the tier's Kafka clients."""
 
 
 def build_tier_handlers(clients: HandlerParts) -> HandlerTable:
-    """Make the table of the tier's listener: the handlers of clients, and what makes it known."""
+    """Make the table of the tier's listener: the clients' handlers, and the SASL APIs."""
     parts = replace(clients)  # with a table of its own
     for api in (api_versions, *SASL_APIS):
         parts.table.add(api.make(parts))

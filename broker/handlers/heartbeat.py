@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member lives, and hears whether the group rebalances.
+"""Heartbeat (12): a member's sign of life; the answer says whether the group rebalances.
 
 Versions:
 
@@ -33,10 +33,10 @@ class HeartbeatHandler(DecodedHandler):
         self._coordinator = coordinator
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request.
+        """Extend the member's session.
 
-        While its group is loaded a member hears, as from Kafka, that all is well: its session
-        begins after the load anyway, and clients exist that take any other answer for their end.
+        While the group is being loaded the answer is NONE, as from Kafka. The session begins after
+        the load anyway, and some clients leave the group after any error.
         """
 
         def decide(state: GroupState, ticket: Ticket, now: Now) -> Decision:

@@ -1,8 +1,8 @@
-"""Answers kept back until the tier has validated a log.
+"""Delays answers until the tier has validated a log.
 
-Clients ask again at once after a retriable error here: librdkafka several thousand times a second
-(it looks at positions again with each metadata answer), and Java's consumer as often for a Fetch.
-Others ask once, and hand the error to their user. Both are served best by an answer that waits.
+After a retriable error some clients retry at once: librdkafka several thousand times a second (it
+looks positions up at each metadata answer), and Java's consumer as often for a Fetch. Others ask
+once and return the error to their user. A delayed answer is better for both.
 """
 
 import asyncio
@@ -14,36 +14,36 @@ from runtime.clock import Clock
 from runtime.scheduler import Scheduler
 
 HOLD_MS = 500
-"""So long the first question of a connection waits; those behind it are answered at once."""
+"""How long the first request of a connection waits; later ones within this time do not wait."""
 
 VALIDATION_WAIT_MAX_MS = 5_000
-"""So long a request waits whose client asks once and hands an error to its user."""
+"""How long a request waits whose client does not retry."""
 
 PEERS_MAX = 10_000
-"""Connections whose last wait is remembered; one that is forgotten waits at its next question."""
+"""Connections whose last wait is remembered; a forgotten one waits at its next request."""
 
 
 class Holding:
-    """Waits for validations; at most once per connection and HOLD_MS where it is asked to."""
+    """Waits for log validations; with `once`, at most once per connection and `HOLD_MS`."""
 
     def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
         self._clock, self._scheduler = clock, scheduler
-        # In the order of their times, so that what is too old is at its beginning. No dict: looking
-        # for the first entry of one costs as much as was deleted before it.
+        # Ordered by time, so that expired entries are first. No dict: finding its first entry costs
+        # as much as was deleted before it.
         self._held: OrderedDict[tuple[str, int], int] = OrderedDict()
 
     @property
     def remembered(self) -> int:
-        """Connections whose last wait is remembered."""
+        """Number of connections whose last wait is remembered."""
         return len(self._held)
 
     def is_due(self, peer: tuple[str, int]) -> bool:
-        """Whether this connection has not waited just now: others wait behind it."""
+        """Whether this connection has not waited for `HOLD_MS`; later requests wait behind it."""
         last = self._held.get(peer)
         return last is None or self._clock.monotonic_ms() - last >= HOLD_MS
 
     async def once(self, peer: tuple[str, int], partitions: Sequence[Partition]) -> None:
-        """Wait for the partitions, and note that this connection did."""
+        """Wait for the partitions, and record that this connection waited."""
         try:
             await self.until_sound(partitions, HOLD_MS)
         finally:
@@ -57,11 +57,11 @@ class Holding:
             self._held.popitem(last=False)
 
     async def until_sound(self, partitions: Sequence[Partition], wait_ms: int) -> None:
-        """Return when all are validated sound, or another broker's, or after `wait_ms`."""
+        """Return when all are sound or no longer led here, or after `wait_ms`."""
         await self._until(lambda each: each.is_sound, partitions, wait_ms)
 
     async def until_validated(self, partitions: Sequence[Partition], timeout_ms: int) -> None:
-        """Return when no validation is to come, sound or not, or when the client's time is up."""
+        """Return when none is unvalidated, sound or not, or when the time is up."""
         unvalidated = [each for each in partitions if each.is_unvalidated]
         wait_ms = min(timeout_ms, VALIDATION_WAIT_MAX_MS)
         if unvalidated and wait_ms > 0:
@@ -80,7 +80,7 @@ class Holding:
 
 
 class _Waiting:
-    """Parked on several partitions."""
+    """A waiter on several partitions."""
 
     def __init__(
         self, is_over: Callable[[Partition], bool], partitions: Sequence[Partition]
@@ -92,10 +92,10 @@ class _Waiting:
         self.on_change()
 
     def on_bytes(self, size_bytes: int) -> None:
-        """Bytes validate nothing."""
+        """Ignored: bytes do not validate a log."""
 
     def on_change(self) -> None:
-        """A validation came, or the role changed."""
+        """End the wait if all partitions are validated, or no longer led here."""
         if all(
             self._is_over(each) or not each.is_leader or each.deleted for each in self._partitions
         ):

@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs (44): settings of topics and brokers, one key at a time (KIP-339).
 
-What was written is in force when the answer leaves: logs and the tier follow the metadata image.
+The changes are in force when the answer leaves, because logs and the tier follow the metadata
+image.
 
 Versions:
 
@@ -31,49 +32,49 @@ from metadata_topic.controller.result import Decided
 from metadata_topic.image.image import MetadataImage, ResourceType
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _KEEPS_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _THROTTLED: Final = frozenset(
     {"follower.replication.throttled.replicas", "leader.replication.throttled.replicas"}
 )
-"""What tools set and take away again that move replicas, `--verify` also where nothing was set."""
+"""Reassignment tools set these and remove them again; `--verify` removes them even if not set."""
 
 
 class IncrementalAlterConfigsHandler(DecodedHandler):
-    """Answers IncrementalAlterConfigs, and is the base of the old form, AlterConfigs."""
+    """Answers IncrementalAlterConfigs, and is the base class of the older AlterConfigs."""
 
     api_key = ApiKey.INCREMENTAL_ALTER_CONFIGS
     versions = Versions(0, 1)
 
     response_cls: ClassVar[Any] = message("IncrementalAlterConfigsResponse").cls
     replaces: ClassVar[bool] = False
-    """Whether overrides that are not named are deleted."""
+    """Whether overrides that the request does not name are deleted."""
 
     def __init__(self, submit: Submit, rules: ConfigRules) -> None:
         self._submit = submit
         self._rules = rules
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Change what may be changed, and answer for each resource."""
+        """Alter the settings of each resource; each gets its own error."""
         refused = [_refused(one) for one in request.resources if self._is_guarded(one)]
         wanted = [_today(one) for one in request.resources if not self._is_guarded(one)]
         altered = await self._alter(wanted, validate_only=request.validate_only)
         return self._answer([*refused, *altered])
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
-        """Answer that nothing can be said of any resource but `error`."""
+        """Answer with `error` for each resource: nothing was done."""
         del context
         return self._answer(_failed(one, error) for one in request.resources)
 
     answered_in = "responses"
 
     def asked_in(self, _version: int) -> str:
-        """Where a request names what it asks for."""
+        """Field of the request with the resources."""
         return "resources"
 
     def guarded(self, resource: Any) -> Any | None:
-        """The answer for a resource that only brokers change; None for any other."""
+        """The refusal for a topic that only brokers configure; None for any other."""
         return self._result(_refused(resource)) if self._is_guarded(resource) else None
 
     async def _alter(self, wanted: Sequence[Any], *, validate_only: bool) -> list[AlteredResource]:
@@ -91,7 +92,7 @@ class IncrementalAlterConfigsHandler(DecodedHandler):
 
         try:
             return await self._submit(decide)
-        except KafkaError as error:  # the metadata log takes no records
+        except KafkaError as error:  # the decision could not be committed
             return [_failed(one, error) for one in wanted]
 
     def _answer(self, altered: Iterable[AlteredResource]) -> Any:
@@ -113,7 +114,7 @@ class IncrementalAlterConfigsHandler(DecodedHandler):
 
 
 def _today(resource: Any) -> Any:
-    """Put today's names for old names of settings: old ones are never stored."""
+    """Replace old names of settings, which are never stored."""
     if resource.resource_type == ResourceType.TOPIC:
         for config in resource.configs:
             config.name = topic_name_of(config.name)
@@ -121,10 +122,10 @@ def _today(resource: Any) -> Any:
 
 
 def _only_keeps(resource: Any) -> bool:
-    """Whether every change is one by which the topic keeps all its records, in more copies too.
+    """Whether no change can delete records of the topic or reduce its in-sync replicas.
 
-    A topic that Kafka compacted, or let expire, is put right so; one that got more replicas asks
-    for more of them. A throttle of its replicas takes no record away.
+    Allowed are the repair of a topic that Kafka compacted or let expire, a higher
+    `min.insync.replicas` after replicas were added, and throttles of replicas.
     """
     return all(
         change.name in _THROTTLED
@@ -142,7 +143,10 @@ def _asks_for_two(change: Any) -> bool:
 
 
 def _refused(resource: Any) -> AlteredResource:
-    """DIFFERS: Kafka lets anybody put a retention on `__remote_log_metadata`, and lose segments."""
+    """DIFFERS: Kafka allows clients to set a retention on `__remote_log_metadata`.
+
+    The metadata of segments would expire with it.
+    """
     return _failed(resource, PolicyViolationError("This topic belongs to the brokers."))
 
 

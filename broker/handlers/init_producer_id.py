@@ -1,10 +1,10 @@
 """InitProducerId (22): ids for idempotent producers.
 
-Ids come from blocks that the controller gives out; one block at a time is used up here, and many
-requests that find it empty share one question to the controller. An id is never given twice, also
-not after a restart: what is left of a block is lost then.
+Ids come from blocks of the controller, one block at a time. Concurrent requests that find the block
+used up share one request to the controller. An id is never given twice, even after a restart: the
+rest of a block is lost then.
 
-Transactions are not served yet: a request that names a transactional id is refused.
+Transactions are not served yet: a request with a transactional id is refused.
 
 Versions:
 
@@ -31,11 +31,11 @@ from kafka_protocol.wire.schema import Versions
 _Response: Final = response(ApiKey.INIT_PRODUCER_ID).cls
 
 AllocateBlock = Callable[[], Awaitable[tuple[int, int]]]
-"""Asks the controller for a block: (first id, end id), the end exclusive."""
+"""Requests a block from the controller: (first id, end id), end exclusive."""
 
 
 class ProducerIds:
-    """Hands out the ids of one block after the other."""
+    """Assigns the ids of one block after the other."""
 
     def __init__(self, allocate: AllocateBlock) -> None:
         self._allocate = allocate
@@ -43,7 +43,7 @@ class ProducerIds:
         self._asking: asyncio.Lock | None = None
 
     def try_next(self) -> int | None:
-        """The next id of the current block, None when it is used up."""
+        """The next id of the current block; None: it is used up."""
         if self._next >= self._end:
             return None
         given = self._next
@@ -51,7 +51,7 @@ class ProducerIds:
         return given
 
     async def next(self) -> int:
-        """The next id; asks for a block when there is none."""
+        """The next id; requests a new block if the current one is used up."""
         if self._asking is None:
             self._asking = asyncio.Lock()
         async with self._asking:
@@ -70,7 +70,7 @@ class InitProducerIdHandler(DecodedHandler):
         self._ids, self._unserved = ProducerIds(allocate), unserved
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request; an awaitable only when a block is used up."""
+        """Assign an id; returns an awaitable only when a block is used up."""
         error = _why_refused(request)
         if error is not None:
             if request.transactional_id:
@@ -86,7 +86,7 @@ class InitProducerIdHandler(DecodedHandler):
             given = await self._ids.next()
         except KafkaError as error:
             code = code_of(error, "allocate producer ids")
-            # Clients take -1 as the end; that there is no id just now passes.
+            # Clients treat -1 as fatal, but the lack of an id is transient.
             return _failed(code if code.retriable else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return _Response(producer_id=given, producer_epoch=0)
 
@@ -106,8 +106,8 @@ def _failed(code: ErrorCode) -> Any:
 
 
 def _block_allocator(parts: HandlerParts) -> AllocateBlock:
-    """Ask the controller for producer ids in the name of this incarnation of the broker."""
-    used: int | None = None  # by earlier incarnations; what this one gives is in the metadata
+    """Returns a function that requests producer ids under this broker's registration."""
+    used: int | None = None  # highest id in local logs; later ids are in the metadata
 
     async def allocate() -> tuple[int, int]:
         nonlocal used

@@ -1,7 +1,7 @@
-"""JoinGroup (11): becomes a member of a group, and waits for its next generation.
+"""JoinGroup (11): makes the client a member of a group, and waits for the next generation.
 
-The answer comes when all members have joined, or the wait for them is over; requests behind it on
-the same connection are served meanwhile, and answered after it.
+The answer leaves when all members have joined or the rebalance timeout has passed. Later requests
+of the connection wait for it.
 
 Versions:
 
@@ -44,7 +44,7 @@ class JoinGroupHandler(DecodedHandler):
         self._coordinator, self._rng = coordinator, rng
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request; a future while the generation is not complete."""
+        """Join the group; returns a future while the generation is not complete."""
         version = context.api_version
         caller = Caller(context.client_id, f"/{context.peer[0]}")
         uuid = str(UUID(bytes=self._rng.uuid()))

@@ -1,4 +1,4 @@
-"""LeaveGroup (13): members go, by themselves or because an admin says so.
+"""LeaveGroup (13): removes members, on their own or an admin's request.
 
 Versions:
 
@@ -32,7 +32,7 @@ class LeaveGroupHandler(DecodedHandler):
         self._coordinator = coordinator
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request."""
+        """Remove the members; each gets its own error."""
         version = context.api_version
 
         def decide(state: GroupState, ticket: Ticket, now: Now) -> Decision:

@@ -1,7 +1,7 @@
-"""ListConfigResources (74): names of what can have settings.
+"""ListConfigResources (74): names of the resources that can have settings.
 
-Topics and brokers are listed whether they have settings of their own or not, fenced brokers, too;
-groups and client metrics subscriptions only where they have some, for these have no other list.
+All topics and brokers are listed, with or without settings of their own, also fenced brokers.
+Groups and client metrics subscriptions are listed only if they have settings.
 
 Versions:
 
@@ -31,7 +31,7 @@ _LISTED: Final = (
     frozenset({ResourceType.CLIENT_METRICS}),
     frozenset(set(ResourceType) - {ResourceType.UNKNOWN}),
 )
-"""By version: the types that can be asked for."""
+"""By version: the types that a request may name."""
 
 
 class ListConfigResourcesHandler(DecodedHandler):
@@ -44,7 +44,7 @@ class ListConfigResourcesHandler(DecodedHandler):
         self._cluster = cluster
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request; an awaitable where there is much to list."""
+        """List the resources; an awaitable for a long list."""
         listed = _LISTED[context.api_version]
         types = frozenset(request.resource_types) or listed
         if not types <= listed:
@@ -54,7 +54,7 @@ class ListConfigResourcesHandler(DecodedHandler):
     def _steps(self, context: RequestContext, types: frozenset[int]) -> Steps[list[object]]:
         found: list[tuple[str, int]] = []
         pace = Pace()
-        for kind in sorted(types, reverse=True):  # as Kafka
+        for kind in sorted(types, reverse=True):  # as in Kafka
             for name in self._names(kind, context.listener_name):
                 found.append((name, kind))
                 if pace.is_step_over():

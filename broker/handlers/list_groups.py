@@ -1,6 +1,6 @@
 """ListGroups (16): the groups that this broker coordinates.
 
-Tens of thousands of groups are listed in turns, with other work of the event loop in between.
+A long answer is made and encoded in slices.
 
 Versions:
 
@@ -42,7 +42,7 @@ class ListGroupsHandler(DecodedHandler):
         self._coordinator = coordinator
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request."""
+        """List the groups; an error of one shard fails the whole answer."""
         states = {state.lower() for state in request.states_filter}
         types = {name.lower() for name in request.types_filter}
         listed: list[Any] = []

@@ -1,6 +1,6 @@
-"""ListOffsets (2): offsets by time, and the special ones of a partition that lies in two tiers.
+"""ListOffsets (2): offsets by time, and the beginnings and ends of the local and the remote log.
 
-| timestamp | asks for |
+| timestamp | offset |
 |---|---|
 | -1 | latest: high watermark, or last stable offset for read committed; for a replica the log end |
 | -2 | earliest: the log start, wherever it lies |
@@ -71,27 +71,27 @@ _SINCE: Final = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 _WHERE_TO_BEGIN: Final = (EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
-"""By these a follower asks where its log begins that it builds from the remote tier."""
+"""A follower uses these to find where a log begins that it builds from the remote tier."""
 
 _SINCE_TIMEOUT: Final = 10
 _SINCE_NOT_AVAILABLE: Final = 5
 
 SLICE_PARTITIONS: Final = 500
-"""After so many the loop may serve somebody else."""
+"""Partitions answered in one slice."""
 
 AT_ONCE: Final = 64
-"""Look-ups of one request side by side: others' find room between them."""
+"""Concurrent look-ups of one request, so that look-ups of other requests are not delayed."""
 
 SLICE_ANSWERS: Final = 100
 
 Found = tuple[int, int, int]
-"""Timestamp, offset, leader epoch; -1 where there is none."""
+"""Timestamp, offset, leader epoch; -1 stands for none."""
 NOT_FOUND: Final[Found] = (-1, -1, -1)
 
 
 @dataclass(slots=True)
 class _Later:
-    """Look-ups of a request that read records, and when they must be done."""
+    """The look-ups of a request that read records, and their deadline (monotonic)."""
 
     deadline_ms: int
     calls: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
@@ -113,25 +113,25 @@ class ListOffsetsHandler(DecodedHandler):
         remote: RemoteTier | None = None,
         remote_timeout_ms: Callable[[], int] = lambda: 30_000,
     ) -> None:
-        """Look into the partitions of `replicas`.
+        """Serve the partitions of `replicas`.
 
         Args:
-            replicas: what is hosted here.
+            replicas: partitions hosted here.
             clock: for deadlines.
             pool: reads segments for look-ups by time.
-            holding: waits for validations.
-            remote: None where there is no remote tier.
-            remote_timeout_ms: `remote.list.offsets.request.timeout.ms` now.
+            holding: waits for log validations.
+            remote: None without a remote tier.
+            remote_timeout_ms: returns the current `remote.list.offsets.request.timeout.ms`.
         """
         self._replicas, self._clock, self._pool = replicas, clock, pool
         self._remote, self._remote_timeout_ms = remote, remote_timeout_ms
         self._holding = holding
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request; at once where no record must be looked at.
+        """Find the offsets; returns the answer itself if no record must be read.
 
-        librdkafka asks for each partition by itself, thousands in a row: an iteration of the loop
-        for each would be a minute where the loop has much else to do.
+        librdkafka sends one request for each partition, thousands in a row. With an iteration of
+        the loop for each, they would take a minute on a busy loop.
         """
         timeout_ms = self._remote_timeout_ms()
         if context.api_version >= _SINCE_TIMEOUT and request.timeout_ms > 0:
@@ -144,7 +144,7 @@ class ListOffsetsHandler(DecodedHandler):
         return _complete(answer, later) if later.calls else answer
 
     def _answers(self, context: RequestContext, request: Any, later: _Later) -> Steps[Any]:
-        """Answer what is known, and note what must be looked up; yields after each slice."""
+        """Answer from memory, and add look-ups to `later`; yields between slices."""
         committed = is_read_committed(request.isolation_level)
         by_topic: dict[str, list[Any]] = {}
         for topic in request.topics:
@@ -180,7 +180,7 @@ class ListOffsetsHandler(DecodedHandler):
         *,
         replica_id: int,
     ) -> Partition | None:
-        """Answer at once what is known, or return the partition that must be read for it."""
+        """Answer from memory, or return the partition whose records must be read."""
         try:
             _check_timestamp(asked.timestamp, context.api_version, counts[asked.partition_index])
             partition = self._replicas.require(topic, asked.partition_index)
@@ -217,9 +217,10 @@ class ListOffsetsHandler(DecodedHandler):
     def _for_replica(
         self, partition: Partition, replica_id: int, timestamp: int, committed: bool
     ) -> Found:
-        """As `_known`; a follower that is told where to begin finds segments there for a while.
+        """Like `_known`, and keeps the segments from a reported start for a while.
 
-        It builds its state from the remote tier up to there, by the chain and from the log start.
+        The follower builds its state from the remote tier up to that offset, by the epoch chain and
+        the log start.
         """
         if timestamp == LATEST:
             return (-1, partition.log.log_end_offset, partition.leader_epoch)
@@ -235,7 +236,7 @@ class ListOffsetsHandler(DecodedHandler):
         return found
 
     def _known(self, partition: Partition, timestamp: int, committed: bool) -> Found:
-        """What is asked for without a look at records."""
+        """The answer to a timestamp that needs no records."""
         log = partition.log
         if timestamp == LATEST:
             partition.check_watermark_settled()
@@ -253,7 +254,7 @@ class ListOffsetsHandler(DecodedHandler):
     async def _find(
         self, partition: Partition, timestamp: int, committed: bool, deadline_ms: int
     ) -> Found:
-        """The record that a time, or the largest one, leads to."""
+        """Find a record by time, or the one with the largest timestamp."""
         log = partition.log
         visible_end = partition.last_stable_offset if committed else partition.high_watermark
         found: Found | None
@@ -270,14 +271,14 @@ class ListOffsetsHandler(DecodedHandler):
         return found
 
     async def _validated(self, partition: Partition, deadline_ms: int) -> None:
-        """Wait where a validation is still to come: who asks by time asks once."""
+        """Wait for a pending log validation: clients do not retry a request by time."""
         left_ms = deadline_ms - self._clock.monotonic_ms()
         await self._holding.until_validated([partition], left_ms)
 
     def _tiered(self, partition: Partition, timestamp: int) -> Found:
         if self._remote is None or not partition.log.config.remote_storage_enable:
             return NOT_FOUND
-        # DIFFERS: Kafka's -1 says of -5 that nothing is there, and that it does not know.
+        # DIFFERS: Kafka's -1 for -5 can mean that nothing is there or that it is unknown.
         if partition.is_unvalidated:
             raise OffsetNotAvailable(f"the tier has not validated {partition.topic_partition} yet")
         partition.check_sound()
@@ -305,7 +306,7 @@ class ListOffsetsHandler(DecodedHandler):
             found = await self._pool.run(lookups.offset_for_timestamp, log, timestamp)
             if log.local_log_start_offset == local_start:
                 return found
-            # What left the local log meanwhile was not looked through, perhaps in neither tier.
+            # Segments that left the local log meanwhile may have been searched in neither tier.
 
     @staticmethod
     def _epoch_of(partition: Partition, offset: int) -> int:
@@ -321,19 +322,19 @@ async def _in_steps(steps: Steps[Any], later: _Later) -> Any:
 
 
 async def _complete(answer: Any, later: _Later) -> Any:
-    """Look up what the answer lacks."""
+    """Make the look-ups that the answer still lacks."""
     await _side_by_side(later.calls)
     return answer
 
 
 async def _side_by_side(calls: Sequence[Callable[[], Awaitable[None]]]) -> None:
-    """Make all calls, at most `AT_ONCE` at a time: whatever topics they are of."""
+    """Make all calls, at most `AT_ONCE` at a time, across topics."""
     left = iter(calls)
 
     async def take() -> None:
         for count, call in enumerate(left, 1):
             await call()
-            if count % SLICE_ANSWERS == 0:  # what is known at once takes no turn of its own
+            if count % SLICE_ANSWERS == 0:  # answers from memory do not yield to the loop
                 await asyncio.sleep(0)
 
     await asyncio.gather(*(take() for _ in range(min(AT_ONCE, len(calls)))))
@@ -344,12 +345,12 @@ def _fill(answer: Any, found: Found) -> None:
 
 
 def _first_of_each(partitions: Sequence[Any]) -> list[Any]:
-    """A partition that is named twice is answered once, and refused (`_check_timestamp`)."""
+    """A partition that is named twice is answered once, with an error (`_check_timestamp`)."""
     return list({asked.partition_index: asked for asked in reversed(partitions)}.values())[::-1]
 
 
 def _known_to(version: int, error: OffsetNotAvailable) -> ErrorCode:
-    """Older clients know no code that says it; they look for a leader again (KIP-207)."""
+    """Older clients do not know the code; they look for a leader again (KIP-207)."""
     return error.code if version >= _SINCE_NOT_AVAILABLE else ErrorCode.LEADER_NOT_AVAILABLE
 
 

@@ -1,10 +1,10 @@
-"""ListPartitionReassignments (46): the partitions whose replicas are being changed.
+"""ListPartitionReassignments (46): the ongoing reassignments of partitions.
 
 Versions:
 
 * 0: KIP-455; flexible from the start.
 
-It needs Describe on the cluster, where there is an authorizer.
+With an authorizer it would need Describe on the cluster.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from metadata_topic.image.image import MetadataImage
 from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = response(ApiKey.LIST_PARTITION_REASSIGNMENTS).cls
 _Topic: Final = _Response.Topics
@@ -32,17 +32,17 @@ _PARTITION_WORK: Final = 5
 
 
 class ListPartitionReassignmentsHandler(DecodedHandler):
-    """Answers ListPartitionReassignments."""
+    """Serves ListPartitionReassignments on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.LIST_PARTITION_REASSIGNMENTS
     versions = Versions(0, 0)
 
     def __init__(self, submit: Submit) -> None:
-        """Look by `submit`: at what the active controller has decided and committed."""
+        """`submit` gives access to the committed state of the active controller."""
         self._submit = submit
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """List those that are asked for, or all."""
+        """List the ongoing reassignments of the named partitions, or all."""
         topics = request.topics
         asked = None if topics is None else [(one.name, one.partition_indexes) for one in topics]
 
@@ -53,12 +53,12 @@ class ListPartitionReassignmentsHandler(DecodedHandler):
             found: list[OngoingReassignment] = await self._submit(
                 look, timeout_ms=request.timeout_ms
             )
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _refused(error)
         return await run_in_steps(_answer(found))
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
-        """Answer that nothing can be said."""
+        """Answer with `error` for the whole request."""
         del context, request
         return _refused(error)
 

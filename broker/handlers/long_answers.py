@@ -1,4 +1,4 @@
-"""Answers that are made at once where they are short, and in iterations of the event loop else."""
+"""Short answers are made at once; long ones in slices, without a task."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Generator
@@ -12,14 +12,14 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 Answering = Generator[Until | None, None, R_co]
-"""Work without calls on pools: those are `awaited`."""
+"""A generator that makes an answer; it waits for pools by `awaited`."""
 
 
 def answer_or_future(work: Answering[R]) -> R | asyncio.Future[R]:
-    """Do the work as far as it goes now: what is short makes no task and no future.
+    """Run `work` until it must wait; if it ends by then, there is no task and no future.
 
     Returns:
-        The result, or a future of it; where that is cancelled the work is closed.
+        The result, or a future of it. Cancelling the future closes `work`.
     """
     try:
         wanted = next(work)
@@ -32,7 +32,7 @@ def answer_or_future(work: Answering[R]) -> R | asyncio.Future[R]:
 
 
 class _Rest(Generic[R]):
-    """Work that has yielded, on its way to its future."""
+    """A started generator, and the future of its result."""
 
     __slots__ = ("_future", "_work")
 
@@ -50,38 +50,39 @@ class _Rest(Generic[R]):
 
     def _continue(self) -> None:
         if self._future is None or self._future.done():
-            return  # it was cancelled
+            return  # the future was cancelled
         try:
             wanted = self._work.send(None)
         except StopIteration as end:
             self._future.set_result(end.value)
-        except asyncio.CancelledError:  # what it `awaited` was cancelled
+        except asyncio.CancelledError:  # its `awaited` future was cancelled
             self._future.cancel()
-        except Exception as error:  # noqa: BLE001 - handed over to the one who wants the answer
+        except Exception as error:  # noqa: BLE001 - reported through the future
             self._future.set_exception(error)
         else:
             self.proceed_after(wanted)
 
     def _over(self, _: object) -> None:
-        self._future = None  # else it, an error and its traceback, which names this, are a cycle
+        # breaks the cycle of the future, an error and its traceback, which refers to this object
+        self._future = None
         self._work.close()
 
 
 def awaited(awaitable: Awaitable[R]) -> Answering[R]:
-    """Wait for something in such work; it is cancelled with it."""
+    """Wait for an awaitable in such a generator; closing the generator cancels it."""
     future = asyncio.ensure_future(awaitable)
     try:
         yield Until(partial(_call_when_done, future))
         return future.result()
     finally:
         future.cancel()
-        del future  # else an error, this frame in its traceback and the future are a cycle
+        del future  # breaks the cycle of an error, this frame in its traceback, and the future
 
 
 def until_all_done(
     futures: Collection[asyncio.Future[Any]], *, timeout_s: float
 ) -> Answering[None]:
-    """Wait in such work until all of them are done, or for so long; there is one at least."""
+    """Wait until all are done or the time is over; `futures` must not be empty."""
     left = len(futures)
     timer: asyncio.TimerHandle | None = None
 
@@ -100,7 +101,7 @@ def until_all_done(
     try:
         yield Until(wait)
     finally:
-        left = 0  # whatever is done later
+        left = 0  # later ones must not call `proceed`
         if timer is not None:
             timer.cancel()
 

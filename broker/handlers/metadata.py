@@ -1,12 +1,11 @@
-"""Metadata (3): which brokers there are, which topics, and who leads their partitions.
+"""Metadata (3): the brokers, the topics, and the leaders of partitions.
 
-The first request of every client, and its answer to every error about leaders. Topics may be asked
-for by name or, from version 12, by id; a missing topic may be created on the way.
+Every client sends it first, and again after each error about leaders. Topics are named or, from
+version 12, identified by id. Missing topics may be auto-created.
 
-The topics' part of an answer depends on the topic, the brokers, the listener and little else, so it
-is encoded once as long as these are the same: clients with thousands of partitions refresh all the
-time. An answer about many topics or partitions is put together in steps, with other work of the
-event loop in between.
+An encoded topic depends on the topic, the brokers, the listener and little else. So it is cached
+until one of these changes: clients with thousands of partitions refresh often. A long answer is
+made in slices.
 
 Versions:
 
@@ -59,7 +58,7 @@ _Broker: Final = _Response.Brokers
 
 _TOPIC_WORK: Final = 2
 _PARTITION_WORK: Final = 6
-"""About so many microseconds; a partition is work where it is encoded again."""
+"""Approximate microseconds; for a partition if it is not in the cache."""
 
 _SINCE_NULL_FOR_ALL: Final = 1
 _SINCE_UNLISTED_REPLICAS: Final = 1
@@ -69,7 +68,7 @@ _SINCE_OPERATIONS: Final = 8
 _SINCE_ASKED_BY_ID: Final = 12
 
 AutoCreate = Callable[[Sequence[str]], Awaitable[None]]
-"""Creates those of the named topics that can be created; the image tells what came of it."""
+"""Creates the named topics as far as possible; the result is in the image."""
 
 
 class MetadataHandler(DecodedHandler):
@@ -79,17 +78,17 @@ class MetadataHandler(DecodedHandler):
     versions = Versions(0, 13)
 
     def __init__(self, cluster: ClusterView, auto_create: AutoCreate | None) -> None:
-        """Serve `cluster`; `auto_create` is None where `auto.create.topics.enable=false`."""
+        """Describe `cluster`; `auto_create` is None with `auto.create.topics.enable=false`."""
         self._cluster = cluster
         self._auto_create = auto_create
         self._encoded = EncodedTopics()
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request; an awaitable where topics are created first, or are many."""
+        """Describe topics; an awaitable if topics are created first, or if there are many."""
         version = context.api_version
         wants_all = request.topics is None or (version < _SINCE_NULL_FOR_ALL and not request.topics)
         if not wants_all and version < _SINCE_ASKED_BY_ID and _has_ids_too_early(request.topics):
-            return _Response(  # as Kafka: without brokers
+            return _Response(  # as in Kafka: without brokers
                 cluster_id=self._cluster.cluster_id, topics=[_refused(t) for t in request.topics]
             )
         missing = [] if wants_all else self._missing(request, version)
@@ -106,7 +105,7 @@ class MetadataHandler(DecodedHandler):
         return await answer if isawaitable(answer) else answer
 
     def _missing(self, request: Any, version: int) -> list[str]:
-        """Names that may be created on the way: legal, unknown, and the client does not mind."""
+        """Names to auto-create: legal, unknown, and allowed by the request."""
         if version >= _SINCE_AUTO_CREATION and not request.allow_auto_topic_creation:
             return []
         known = self._cluster.image().topics_by_name
@@ -118,7 +117,7 @@ class MetadataHandler(DecodedHandler):
         return [name for name in names if is_legal_topic_name(name)]
 
     def _answer(self, context: RequestContext, request: Any, *, wants_all: bool) -> Any:
-        """The answer encoded; an awaitable of it where that takes several steps."""
+        """The encoded answer; an awaitable of it if it is made in slices."""
         return result_or_rest(self._steps(context, request, wants_all=wants_all))
 
     def _steps(
@@ -156,13 +155,13 @@ class MetadataHandler(DecodedHandler):
     def _asked(
         self, request: Any, operations: int, *, wants_all: bool
     ) -> Iterator[TopicImage | Any]:
-        """What is asked for: topics of the image, and answers of those that are not there."""
+        """The topics of the image, and answers for missing ones."""
         image = self._cluster.image()
         if wants_all:
             yield from image.topics_by_name.values()
             return
         ids = dict.fromkeys(t.topic_id for t in request.topics if t.topic_id != ZERO_UUID)
-        if ids:  # Kafka ignores the names once there is an id, and tells unknown ids first
+        if ids:  # like Kafka, which ignores names if there is an id, and puts unknown ids first
             for one in ids:
                 if one not in image.topics_by_id:
                     yield _Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=one)
@@ -175,8 +174,8 @@ class MetadataHandler(DecodedHandler):
             yield _missing_topic(name, operations) if topic is None else topic
 
     def _encode(self, topic: TopicImage, version: int, kind: Kind, pace: Pace) -> Steps[bytes]:
-        """The topic's part of an answer; it is kept for the next ones."""
-        brokers = self._cluster.image().brokers  # others may be there when this ends
+        """Encode a topic, and add it to the cache."""
+        brokers = self._cluster.image().brokers  # may have changed by the end
         partitions: list[bytes] = []
         for index in sorted(topic.partitions):
             made = self._partition(topic, index, kind.listener, version)
@@ -227,7 +226,7 @@ def _topic_operations(context: RequestContext, request: Any) -> int:
 
 
 def _has_ids_too_early(topics: Iterable[Any]) -> bool:
-    """Versions 10 and 11 have a field for ids that Kafka refuses to use."""
+    """Versions 10 and 11 have a field for ids that Kafka rejects."""
     return any(topic.name is None or topic.topic_id != ZERO_UUID for topic in topics)
 
 

@@ -1,10 +1,10 @@
-"""OffsetCommit (8): how far a group has read, for members and for consumers without a group.
+"""OffsetCommit (8): stores the offsets of a group, from members and from consumers without a group.
 
-Each partition that the cluster does not have is refused by itself; the others are one batch.
+Partitions that do not exist get an error each; the others are committed in one batch.
 
 Versions:
 
-* 2: the lowest that Kafka 4 serves; a retention time, which goes in version 5 (KIP-211).
+* 2: the lowest that Kafka 4 serves; a retention time, which version 5 drops (KIP-211).
 * 3: throttle time (KIP-124).
 * 4: no new field; the client waits out a throttle, not the broker (KIP-219).
 * 5: without the retention time (KIP-211).
@@ -46,7 +46,7 @@ class OffsetCommitHandler(DecodedHandler):
         self._coordinator, self._cluster = coordinator, cluster
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request; a future while the offsets are not committed."""
+        """Commit the offsets; returns a future until they are committed to the log."""
         version = context.api_version
         unknown = self._take_unknown(request, by_id=version >= _SINCE_TOPIC_IDS)
         if unknown and not request.topics:
@@ -61,12 +61,12 @@ class OffsetCommitHandler(DecodedHandler):
         return changed(answer, lambda known: _merged(unknown, known)) if unknown else answer
 
     def _take_unknown(self, request: Any, *, by_id: bool) -> list[Any]:
-        """Take what the cluster does not have out of the request.
+        """Remove partitions that do not exist from the request.
 
-        Topics that it has get both their name and their id.
+        All remaining topics have both name and id.
 
         Returns:
-            The answers for what was taken.
+            The answers for the removed partitions.
         """
         image = self._cluster.image()
         known, unknown = [], []
@@ -106,7 +106,7 @@ def _refused(topic: Any, partitions: list[Any], code: ErrorCode) -> Any:
 
 
 def _merged(unknown: list[Any], known: Any) -> Any:
-    """One answer: as from Kafka, what was refused first, and each topic once."""
+    """Merge both answers like Kafka: refused partitions first, each topic once."""
     by_topic = {(topic.name, topic.topic_id): topic for topic in unknown}
     for topic in known.topics:
         earlier = by_topic.get((topic.name, topic.topic_id))

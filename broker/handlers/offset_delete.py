@@ -1,4 +1,4 @@
-"""OffsetDelete (47): forgets offsets of a group, but not of topics that it is subscribed to.
+"""OffsetDelete (47): deletes offsets of a group, but not of topics that it is subscribed to.
 
 Versions:
 
@@ -23,7 +23,7 @@ from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
 
 _AT_ONCE_MAX: Final = 500
-"""So many partitions are deleted in one turn: some milliseconds."""
+"""Partitions deleted in one slice: some milliseconds."""
 _Request: Final = request_codec(ApiKey.OFFSET_DELETE).cls
 _Response: Final = response(ApiKey.OFFSET_DELETE).cls
 _Topic: Final = _Response.Topics
@@ -39,7 +39,7 @@ class OffsetDeleteHandler(DecodedHandler):
         self._coordinator, self._cluster = coordinator, cluster
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request; a long one in several batches, so that the loop is never held."""
+        """Delete the offsets; a long request is split into several batches."""
         unknown = self._take_unknown(request)
         if sum(len(topic.partitions) for topic in request.topics) <= _AT_ONCE_MAX:
             answer = self._decided(request)
@@ -56,7 +56,7 @@ class OffsetDeleteHandler(DecodedHandler):
         return decided(self._coordinator, self.api_key, request, decide)
 
     async def _decided_in_slices(self, request: Any) -> Any:
-        """Decide slice by slice: like DeleteGroups it may end half way, when the broker does."""
+        """Delete in slices; like DeleteGroups it may stop half way if the broker stops."""
         answer: Any = None
         for one in _slices(request):
             part = await awaited(self._decided(one))
@@ -67,7 +67,7 @@ class OffsetDeleteHandler(DecodedHandler):
         return answer
 
     def _take_unknown(self, request: Any) -> dict[str, Any]:
-        """Take partitions that the cluster does not have out of the request.
+        """Remove partitions that do not exist from the request.
 
         Returns:
             The answers for them, by topic.
@@ -84,7 +84,7 @@ class OffsetDeleteHandler(DecodedHandler):
 
 
 def _slices(request: Any) -> Iterator[Any]:
-    """The same request as several, of a bounded number of partitions each."""
+    """Split the request into requests of at most `_AT_ONCE_MAX` partitions."""
     topics: list[Any] = []
     left = _AT_ONCE_MAX
     for topic in request.topics:
@@ -101,7 +101,7 @@ def _slices(request: Any) -> Iterator[Any]:
 
 
 def _joined(answer: Any, part: Any) -> Any:
-    """Both, where a topic that was cut is one again."""
+    """Merge the answers of two slices; a topic that was split becomes one again."""
     first, *rest = part.topics
     if answer.topics[-1].name == first.name:
         answer.topics[-1].partitions.extend(first.partitions)
@@ -123,7 +123,7 @@ def _unknown(name: str, partitions: list[Any]) -> Any:
 
 
 def _merged(unknown: dict[str, Any], known: Any) -> Any:
-    """One answer: as from Kafka, what was refused first; an error of the group is all there is."""
+    """Merge like Kafka: refused partitions first; an error of the group replaces all."""
     if known.error_code:
         return known
     topics = dict(unknown)

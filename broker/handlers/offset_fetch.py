@@ -1,16 +1,17 @@
-"""OffsetFetch (9): how far groups have read; without topics, everything that they committed.
+"""OffsetFetch (9): committed offsets of groups; without topics, all of them.
 
-It waits until what was written before it is committed, so nobody is told an offset that may go.
+The answer waits until earlier writes of the group are committed, so it has no offset that may be
+lost.
 
 Versions:
 
-* 1: the lowest that Kafka 4 serves; offsets that Kafka itself keeps (KAFKA-1012).
+* 1: the lowest that Kafka 4 serves; offsets in Kafka instead of ZooKeeper (KAFKA-1012).
 * 2: null asks for all topics; an error of the whole answer (KIP-88).
 * 3: throttle time (KIP-124).
 * 4: no new field; the client waits out a throttle, not the broker (KIP-219).
 * 5: leader epochs (KIP-320).
 * 6: flexible (KIP-482).
-* 7: whether offsets of open transactions are waited for (KIP-447).
+* 7: require_stable: an error while a transaction with offsets is open (KIP-447).
 * 8: several groups at once (KIP-709).
 * 9: member id and epoch of the consumer protocol (KIP-848).
 * 10: topics by id (KIP-848).
@@ -39,7 +40,7 @@ _Group: Final = _Response.Groups
 
 _GROUP_WORK: Final = 30
 _AT_ONCE_MAX: Final = 1_000
-"""Longer answers, in groups and partitions, are encoded in turns."""
+"""Answers with more groups and partitions are encoded in slices."""
 
 _SINCE_TOP_LEVEL_ERROR = 2
 _SINCE_GROUPS = 8
@@ -56,7 +57,7 @@ class OffsetFetchHandler(DecodedHandler):
         self._coordinator, self._cluster = coordinator, cluster
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request."""
+        """Read the offsets; each group gets its own error."""
         version, stable = context.api_version, request.require_stable
         if version >= _SINCE_GROUPS:
             by_id = version >= _SINCE_TOPIC_IDS
@@ -88,13 +89,13 @@ class OffsetFetchHandler(DecodedHandler):
         return slot
 
     def _resolve(self, asked: Any, *, by_id: bool) -> list[Any]:
-        """Give topics that are asked for by id their names; take those out whose id nobody has.
+        """Set the names of topics that are requested by id, and remove unknown ids.
 
-        Who asks by name gets what was committed for the name, whichever topic had it then: so it
-        is in Kafka.
+        As in Kafka, a request by name gets the offsets that were committed for the name, even of an
+        earlier topic.
 
         Returns:
-            The answers for what was taken out.
+            The answers for the removed topics.
         """
         image, known, unknown = self._cluster.image(), [], []
         for topic in asked.topics or ():
@@ -110,7 +111,7 @@ class OffsetFetchHandler(DecodedHandler):
         return unknown
 
     def _add_ids(self, slot: Any) -> None:
-        """By id only topics that still exist can be told."""
+        """Set the ids of topics; a topic without one no longer exists and is left out."""
         names = self._cluster.image().topics_by_name
         there = [topic for topic in slot.topics if topic.name in names]
         for topic in there:
@@ -139,7 +140,7 @@ def _as_of_groups(topics: list[Any] | None) -> list[Any] | None:
 
 
 def _folded(asked: Any, slot: Any, version: int) -> Steps[Any]:
-    """The slot of the only group as old versions have it."""
+    """The answer for the only group in the form of versions before 8."""
     if slot.error_code and version < _SINCE_TOP_LEVEL_ERROR:
         return _Response(topics=[_failed(one, slot.error_code) for one in asked.topics])
     topics, pace = [], Pace()
@@ -162,7 +163,7 @@ def _folded(asked: Any, slot: Any, version: int) -> Steps[Any]:
 
 
 async def _encoded(answer: Any, slots: list[Any], version: int) -> Any:
-    """The answer; a long one as its bytes, made in turns."""
+    """The answer; a long one is encoded in slices."""
     size = sum(1 + sum(len(topic.partitions) for topic in slot.topics) for slot in slots)
     if size <= _AT_ONCE_MAX:
         return answer

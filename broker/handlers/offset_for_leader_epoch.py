@@ -1,11 +1,11 @@
-"""OffsetForLeaderEpoch (23): where a leader epoch ended.
+"""OffsetForLeaderEpoch (23): the end offset of a leader epoch.
 
 With it a client finds its last common offset with this leader after an unclean election (KIP-320).
 
 Versions:
 
 * 2: the lowest that Kafka 4 serves; the leader epoch that the client knows (KIP-320).
-* 3: the id of the asking replica (KIP-392).
+* 3: the id of the requesting replica (KIP-392).
 * 4: flexible (KIP-482).
 """
 
@@ -38,7 +38,7 @@ class OffsetForLeaderEpochHandler(DecodedHandler):
         self._replicas, self._holding = replicas, holding
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request; where a log is not validated sound the answer waits for that."""
+        """Answer one request; waits, within `Holding`, for logs that are not yet sound."""
         unsound = self._unsound(request) if self._holding.is_due(context.peer) else []
         return self._held(context, request, unsound) if unsound else self._answer(request)
 

@@ -1,4 +1,4 @@
-"""What the broker hands to its handlers."""
+"""The parts of a broker that its handlers use."""
 
 import logging
 from dataclasses import dataclass
@@ -27,27 +27,27 @@ from runtime.ports import Ports
 log = logging.getLogger(__name__)
 
 TRANSACTIONS: Final = "Transactions", "use a producer without transactional.id"
-"""What is not served, and the remedy."""
+"""Subject of a refusal, and its remedy."""
 NAMED_MAX: Final = 1_000
-"""So many are named; whoever invents client ids must not fill memory or the log."""
+"""Limit on logged pairs, so that invented client ids cannot fill memory or the log."""
 
 
 class Unserved:
-    """Names each client once for each thing that it asks for."""
+    """Refuses unsupported features; logs each pair of client and feature once."""
 
     def __init__(self) -> None:
         self._named: set[tuple[str, str]] = set()
 
     def refused(self, context: RequestContext, what: str, remedy: str) -> str:
-        """Log that a request was refused, unless that was said of this client.
+        """Log a refusal, unless it was logged for this client.
 
         Args:
-            context: of the request.
-            what: as the subject of "are not served", capitalised.
-            remedy: what the client's owner can do.
+            context: context of the request.
+            what: subject of "are not served", capitalised.
+            remedy: for the owner of the client.
 
         Returns:
-            The same in words for the client.
+            An error text for the client.
         """
         key = escape(context.client_id, 100), what
         if key not in self._named and len(self._named) < NAMED_MAX:
@@ -63,13 +63,13 @@ class Unserved:
 
 @dataclass(frozen=True)
 class HandlerParts:
-    """What handlers are made of.
+    """Parts of the broker for handlers.
 
     Attributes:
         tier: None without a remote tier.
-        active: the way to the active controller.
-        bootstraps: of logs that begin again by the remote tier.
-        moves: of replicas to other log directories.
+        active: client of the active controller.
+        bootstraps: restarts of logs from the remote tier.
+        moves: moves of replicas between log directories.
     """
 
     config: BrokerConfig
@@ -90,15 +90,15 @@ class HandlerParts:
 
     @cached_property
     def table(self) -> HandlerTable:
-        """The table that the handlers are put into; ApiVersions answers from it."""
+        """The handlers; ApiVersions answers from it."""
         return HandlerTable()
 
     @cached_property
     def holding(self) -> Holding:
-        """One for all APIs: a connection waits once, whatever it asks."""
+        """Shared by all APIs: a connection waits once, for any API."""
         return Holding(self.ports.clock, self.ports.scheduler)
 
     @cached_property
     def unserved(self) -> Unserved:
-        """One for all APIs: a client that asks for transactions asks in more than one."""
+        """Shared by all APIs: a transactional client uses more than one."""
         return Unserved()

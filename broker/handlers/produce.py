@@ -1,21 +1,22 @@
-"""Produce (0): append what producers send.
+"""Produce (0): appends batches of producers.
 
-The records of a request are views into the frame; each partition's batch is checked by its header,
-patched and appended at once, so nothing is kept of the frame. Only the answer may have to wait,
-where acks=-1 asks for a commit that needs an fsync. Where they are very many, they are appended in
-iterations of the loop, and nothing that comes behind them on the connection overtakes them.
+The records of a request are views into the frame. Each partition's batch is checked by its header,
+patched and appended at once, so the frame is not kept. Only the answer may wait, if acks=-1 needs a
+commit with an fsync. Very many batches are appended in slices, and later requests of the connection
+do not overtake them.
 
 Versions:
 
-* 3: the lowest with batches of format 2, which alone are taken; transactional id (KIP-98). 0 to 2
-  are advertised, but not served.
+* 3: the lowest with batches of format 2; others are refused; transactional id (KIP-98). 0 to 2 are
+  advertised, but not served.
 * 4: no new field; KAFKA_STORAGE_ERROR may be answered (KIP-112).
-* 5: log start offset, by which a producer tells deleted records from lost ones (KAFKA-5793).
+* 5: log start offset, with which a producer distinguishes deleted records from lost ones
+  (KAFKA-5793).
 * 6: no new field; the client waits out a throttle, not the broker (KIP-219).
 * 7: no new field; zstd (KIP-110).
-* 8: which records are wrong, and a text (KIP-467).
+* 8: indexes of invalid records, and an error text (KIP-467).
 * 9: flexible (KIP-482).
-* 10: the new leader and where it listens (KIP-951).
+* 10: the new leader and its endpoint (KIP-951).
 * 11: no new field; TRANSACTION_ABORTABLE may be answered (KIP-890).
 * 12: no new field; a transactional batch adds its partition to the transaction (KIP-890).
 * 13: topics by id instead of name (KIP-516).
@@ -57,7 +58,7 @@ from runtime.executors import Executors, InlinePool
 from runtime.work import Steps, run_in_steps
 
 CLIENT_FORBIDDEN_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Only the coordinators of the broker write here."""
+"""Only the broker's coordinators write to these topics."""
 
 _ATTRIBUTES_LOW: Final = 22
 """Position of the attribute byte that holds the codec and the transactional bit."""
@@ -72,7 +73,7 @@ TopicAnswer = tuple[Any, list[PartitionAnswer]]
 
 @dataclass(slots=True)
 class _Pending:
-    """An append that is answered when it is committed."""
+    """An append whose answer waits for its commit."""
 
     partition: Partition
     end_offset: int
@@ -83,7 +84,7 @@ class _Pending:
 
 @dataclass(slots=True)
 class _Unopened:
-    """A batch that a thread is to open before it is appended."""
+    """A batch that a thread must decompress before it is appended."""
 
     partition: Partition
     records: bytearray | memoryview
@@ -111,9 +112,9 @@ class ProduceHandler(RawHandler):
         """Append to the partitions of `replicas`.
 
         Args:
-            replicas: what is hosted here.
-            executors: decode requests of very many partitions and open batches; None: at once.
-            addresses: of leaders, by listener.
+            replicas: partitions hosted here.
+            executors: threads that decode wide requests and decompress batches; None: no threads.
+            addresses: returns the brokers' endpoints for a listener.
         """
         self._replicas, self._addresses = replicas, addresses
         inline = InlinePool("inline")
@@ -121,11 +122,11 @@ class ProduceHandler(RawHandler):
         self._opening = inline if executors is None else executors.pool("batch-opening", 2)
 
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
-        """See `RawHandler`."""
+        """Append the batches; a wide request is served in slices."""
         if is_wide(context.api_version, frame, offset):
             outline = Outline(context.api_version, own_body(frame, offset))
             serve = partial(self._serve_wide, context, outline)
-            # With acks=0 the client hangs up rightly.
+            # With acks=0 a client may disconnect without waiting.
             return OrderedAnswer(
                 serve, outline.elements_max, outline.count, continues=outline.acks == 0
             )
@@ -135,7 +136,8 @@ class ProduceHandler(RawHandler):
             return _refuse(asked, context, refused)
         waiting: _Waiting = []
         topics: list[TopicAnswer] = []
-        for topic in asked.topic_data:  # as `_append_all` without its slices, 5% of the CPU
+        # `_append_all` without slices, which would cost 5% of the CPU
+        for topic in asked.topic_data:
             name, answers = self._topic(context, topic, topics)
             for data in topic.partition_data:
                 answers.append(self._append(context, name, data, asked.acks, answers, waiting))
@@ -146,12 +148,12 @@ class ProduceHandler(RawHandler):
             return None
         return self._encoded(context, topics)
 
-    # -- in turns
+    # -- in slices
 
     async def _serve_wide(
         self, context: RequestContext, outline: Outline, in_order: OrderedAnswer
     ) -> list[object] | None:
-        """Serve it; to its end from the first append on, also if the client hangs up."""
+        """Serve a wide request; from the first append on, even if the client disconnects."""
         version = context.api_version
         codes = await self._decoding.run(self._refused_by_name, context, outline)
         if codes is not None:
@@ -175,7 +177,7 @@ class ProduceHandler(RawHandler):
     def _append_all(
         self, context: RequestContext, asked: Any, waiting: _Waiting
     ) -> Steps[list[TopicAnswer]]:
-        """Append in the order of a wide request; yields between slices of it."""
+        """Append in the order of a wide request; yields between slices."""
         topics: list[TopicAnswer] = []
         count = size_bytes = 0
         for topic in asked.topic_data:
@@ -185,11 +187,11 @@ class ProduceHandler(RawHandler):
                 if count >= SLICE_PARTITIONS or (count and size_bytes + length > SLICE_BYTES):
                     yield
                     count = size_bytes = 0
-                    name = self._name(context, topic)  # its id may be of no topic by now
+                    name = self._name(context, topic)  # the topic may be deleted by now
                 answers.append(self._append(context, name, data, asked.acks, answers, waiting))
                 count += 1
                 size_bytes += length
-            if not answers:  # it costs as much as a partition
+            if not answers:  # an empty topic costs as much as a partition
                 count += 1
                 if count >= SLICE_PARTITIONS:
                     yield
@@ -199,7 +201,7 @@ class ProduceHandler(RawHandler):
     def _topic(
         self, context: RequestContext, topic: Any, topics: list[TopicAnswer]
     ) -> tuple[str | None, list[PartitionAnswer]]:
-        """Add the answer of a topic: its name, None if no topic has its id, and its partitions."""
+        """Add an empty answer of a topic; returns its name (None: unknown id) and that answer."""
         answers: list[PartitionAnswer] = []
         with_ids = context.api_version >= since.TOPIC_IDS
         topics.append((topic.topic_id if with_ids else topic.name, answers))
@@ -248,7 +250,7 @@ class ProduceHandler(RawHandler):
         return partition
 
     def _check_topic(self, context: RequestContext, topic: str) -> None:
-        """Keep clients out of topics that are not theirs to write."""
+        """Refuse topics that clients must not write to."""
         if topic in CLIENT_FORBIDDEN_TOPICS:
             raise ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, "clients do not write to internal topics"
@@ -261,9 +263,9 @@ class ProduceHandler(RawHandler):
     def _refused_by_name(
         self, context: RequestContext, outline: Outline
     ) -> Sequence[ErrorCode] | None:
-        """Why nothing of a wide request can be appended, for each topic; None if some may be.
+        """The errors of all topics if nothing of a wide request can be appended; else None.
 
-        On a thread: there may be 100,000 topics.
+        Runs on a thread: there may be 100,000 topics.
         """
         if not outline.topics:
             return None
@@ -287,7 +289,7 @@ class ProduceHandler(RawHandler):
         return codes
 
     def _refused_as_a_whole(self, asked: Any) -> ErrorCode | None:
-        """Say why no partition of this request can be served, None if they can."""
+        """The error if no partition of the request can be served; else None."""
         if asked.acks not in (-1, 0, 1):
             return ErrorCode.INVALID_REQUIRED_ACKS
         for topic in asked.topic_data:
@@ -298,12 +300,12 @@ class ProduceHandler(RawHandler):
                     and len(records) > _ATTRIBUTES_LOW
                     and records[_ATTRIBUTES_LOW] & TRANSACTIONAL_FLAG
                 ):
-                    # No transactional id is ever authorised while there are no transactions.
+                    # Without transactions no transactional id is authorised.
                     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return None
 
     def _close_on_error(self, topics: Sequence[TopicAnswer]) -> None:
-        """With acks=0 the end of the connection is the only way to say that something failed."""
+        """Report an error with acks=0: only the end of the connection can."""
         for _, answers in topics:
             for answer in answers:
                 if answer[1]:
@@ -327,7 +329,7 @@ class ProduceHandler(RawHandler):
     def _committed_answer(
         self, context: RequestContext, asked: Any, topics: Sequence[TopicAnswer], waiting: _Waiting
     ) -> Answering[list[object]]:
-        """As `_finished_answer` where all is appended: without a task."""
+        """Like `_finished_answer` for a request without unopened batches: needs no task."""
         yield from self._committed(waiting, asked.timeout_ms)
         return self._encoded(context, topics)
 
@@ -338,7 +340,7 @@ class ProduceHandler(RawHandler):
         return None if asked.acks == 0 else self._encoded(context, topics)
 
     def _encoded(self, context: RequestContext, topics: Sequence[TopicAnswer]) -> list[object]:
-        """The answer; it tells who leads the partitions that are not led here."""
+        """Encode the answer, with the current leaders of partitions that are not led here."""
         if context.api_version < since.CURRENT_LEADER or not any(
             answer[1] == ErrorCode.NOT_LEADER_OR_FOLLOWER
             for _, answers in topics
@@ -361,7 +363,7 @@ class ProduceHandler(RawHandler):
     async def _finish(
         self, context: RequestContext, asked: Any, topics: Sequence[TopicAnswer], waiting: _Waiting
     ) -> None:
-        """Append what a thread had to open first, and wait for what is not committed.
+        """Append batches that a thread decompresses first, and wait for commits.
 
         Raises:
             CloseConnection: an append failed, and acks=0 has no other answer.
@@ -382,7 +384,7 @@ class ProduceHandler(RawHandler):
     async def _open(
         self, context: RequestContext, unopened: _Unopened, acks: int, waiting: _Waiting
     ) -> PartitionAnswer:
-        """Have a thread open a batch, and append what it gives back."""
+        """Decompress a batch on a thread, and append the result."""
         partition, records = unopened.partition, unopened.records
         answers, place = unopened.answers, unopened.index
         index = answers[place][0]
@@ -396,7 +398,7 @@ class ProduceHandler(RawHandler):
         return _appended(partition, info, len(records), acks, answers, place, waiting)
 
     def _committed(self, waiting: _Waiting, timeout_ms: int) -> Answering[None]:
-        """Wait for appends; those that are not committed are answered with an error."""
+        """Wait for commits; an append that is not committed in time gets an error."""
         futures = {}
         for pending in waiting:
             assert type(pending) is _Pending
@@ -420,7 +422,7 @@ class ProduceHandler(RawHandler):
 
 
 def _check_records(records: memoryview | None, version: int) -> None:
-    """Check what depends on the request and not on the log."""
+    """Check the part that depends on the request and not on the log."""
     if records is None:
         raise InvalidRecord("a partition without a record batch")
     if (
@@ -440,7 +442,7 @@ def _appended(
     place: int,
     waiting: _Waiting,
 ) -> PartitionAnswer:
-    """The answer of an append, which stands at `place`; noted where it waits for its commit."""
+    """The answer of an append; added to `waiting`, with its `place`, if it needs a commit."""
     if not info.is_duplicate:
         counters = partition.counters
         counters.bytes_in.value += size_bytes

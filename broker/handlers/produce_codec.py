@@ -1,7 +1,7 @@
-"""The answer to Produce, written by hand: the compiled form costs a quarter of a small request.
+"""Encodes the answer to Produce by hand: the codec would take a quarter of a small request's time.
 
-An answer in which everything went well has fields of fixed size only, so a partition is one `pack`.
-Whatever has text or tags in it goes through the compiled form.
+Without errors a partition's fields have a fixed size, so a partition is one `pack`. Answers with
+texts or tags are encoded by the codec.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +16,11 @@ from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.primitives import encode_uvarint
 
 PartitionAnswer = tuple[int, int, int, int, int, Sequence[tuple[int, str]], str | None]
-"""index, error code, base offset, log append time ms, log start offset, record errors (index in the
-batch, text), error message."""
+"""The answer of one partition.
+
+Index, error code, base offset, log append time ms, log start offset, record errors (index in the
+batch, text), error message.
+"""
 
 _pack_3 = Struct(">ihqq").pack  # versions 3, 4
 _pack_5 = Struct(">ihqqq").pack  # 5 to 7
@@ -49,8 +52,8 @@ def encode_answer(
     Args:
         version: 3 to 13.
         topics: topic name, or from version 13 the 16 bytes of its id, with its partitions' answers.
-        leaders: of partitions that were asked of the wrong one, which version 10 and later tell.
-        endpoints: where these leaders listen.
+        leaders: current leaders of partitions with NOT_LEADER_OR_FOLLOWER; from version 10 on.
+        endpoints: endpoints of these leaders.
     """
     if leaders:
         return _encode_compiled(version, topics, leaders, endpoints)

@@ -1,7 +1,8 @@
-"""The outline of a Produce: whether it is wide, its topics, and where its partitions stand.
+"""The outline of a Produce request: whether it is wide, its topics, and positions of partitions.
 
-A wide request is too large for one iteration of the event loop. If nothing of it can be appended it
-is answered from its outline: 100,000 partitions of a topic that does not exist cost no object each.
+A wide request is too large for one iteration of the event loop. If none of its batches can be
+appended, it is answered from its outline. So 100,000 partitions of a missing topic need no object
+each.
 """
 
 from collections.abc import Sequence
@@ -23,22 +24,25 @@ _read_length = Struct(">h").unpack_from
 _INDEX_BYTES: Final = 4
 _UUID_BYTES: Final = 16
 _TOPIC_BYTES_MIN: Final = 3
-"""Of one without partitions, from version 9 on: no array has a smaller element."""
+"""Size of a topic without partitions, from version 9 on: the smallest element of any array."""
 
 LONG_FRAME_BYTES: Final = 32 * 1024
-"""A shorter frame is never looked through: it has room for some hundred batches."""
+"""A shorter frame is never wide: it has room for some hundred batches."""
 SLICE_PARTITIONS: Final = 250
 SLICE_BYTES: Final = 4 * 1024 * 1024
-"""After so many topics and partitions, or so many bytes, the loop serves somebody else: 4 ms."""
+"""Topics and partitions, or bytes, appended in one slice: 4 ms."""
 _ACKS_AND_TIMEOUT: Final = 6
 
 OutlinedTopic = tuple[Any, int, int, int]
-"""Name, or from version 13 the 16 bytes of its id; where that begins in the body, where its first
-partition does, and how many it has. A plain tuple: there may be 249,000."""
+"""One topic of an outline; a plain tuple, because there may be 249,000.
+
+Name, or from version 13 the 16 bytes of the id; its position in the body; position of its first
+partition; number of partitions.
+"""
 
 
 def is_wide(version: int, frame: memoryview, offset: int) -> bool:
-    """Whether the appends of a request are more than one slice; reads lengths only, and few.
+    """Whether the appends of a request take more than one slice; reads a bounded number of lengths.
 
     Args:
         version: 3 to 13.
@@ -52,7 +56,7 @@ def is_wide(version: int, frame: memoryview, offset: int) -> bool:
             return _is_flexible_wide(version, frame, offset)
         return _is_plain_wide(frame, offset)
     except (IndexError, error, MalformedMessageError):
-        return False  # cut short: whoever decodes it says so
+        return False  # cut short: the decoder reports it
 
 
 def _is_plain_wide(frame: memoryview, position: int) -> bool:
@@ -101,13 +105,13 @@ def _is_flexible_wide(version: int, frame: memoryview, position: int) -> bool:
 
 
 class Outline:
-    """What is in a request, once `count` has looked.
+    """Topics and partitions of a request; `count` must be called first, on a thread.
 
     Attributes:
-        acks: as asked for; known at once.
-        elements_max: topics and partitions that a request of this length may have; known at once.
-        topics: None where the request is cut short, or has more elements than it may have: whoever
-            decodes it says so.
+        acks: `acks` of the request; known before `count`.
+        elements_max: limit on topics and partitions for a request of this length; known before
+            `count`.
+        topics: None if the request is cut short or has too many elements: the decoder reports it.
     """
 
     def __init__(self, version: int, body: memoryview) -> None:
@@ -125,7 +129,7 @@ class Outline:
             pass
 
     def count(self) -> int:
-        """How many topics and partitions there are; as many as may be where `topics` is None."""
+        """Count topics and partitions; `elements_max` if `topics` is None."""
         walk = self._walk_flexible if self._flexible else self._walk_plain
         if self._after_acks >= 0:
             with suppress(IndexError, error, MalformedMessageError, UnicodeDecodeError):
@@ -136,13 +140,13 @@ class Outline:
         return len(self.topics) + len(self._positions)
 
     def refusal(self, codes: Sequence[ErrorCode]) -> list[object]:
-        """The body of an answer that says of each topic's partitions why none was appended."""
+        """Encode an answer with the same error for all partitions of a topic."""
         assert self.topics is not None
         flexible, body = self._flexible, self.body
         out = bytearray(self._counted(len(self.topics)))
         positions, rest, rest_is_of = iter(self._positions), b"", None
         for (_, begin, end, partitions), code in zip(self.topics, codes, strict=True):
-            out += body[begin:end]  # the name, and how many partitions: as in the request
+            out += body[begin:end]  # name and number of partitions are encoded as in the request
             if code is not rest_is_of:
                 rest, rest_is_of = _rest(self._version, code), code
             for position in islice(positions, partitions):
@@ -153,7 +157,7 @@ class Outline:
         out += b"\0\0\0\0\0" if flexible else b"\0\0\0\0"
         return [out]
 
-    # -- the walk: written out by version, 100,000 topics are a tenth of a second
+    # -- the walk, written out by version: 100,000 topics take a tenth of a second
 
     def _walk_plain(self, position: int) -> list[OutlinedTopic] | None:
         body, positions = self.body, self._positions
@@ -235,7 +239,7 @@ _pack_3 = Struct(">hqq").pack
 
 
 def _rest(version: int, code: ErrorCode) -> bytes:
-    """What follows the index of a partition with an error; see `produce_codec`."""
+    """The fields after the index of a partition with an error, as in `produce_codec`."""
     if version >= since.FLEXIBLE:
         return _pack_9(code, -1, -1, -1, 1, 0, 0)
     if version >= since.RECORD_ERRORS:

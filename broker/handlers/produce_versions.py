@@ -1,6 +1,6 @@
-"""Versions of Produce at which its code decides something; the head of `produce.py` lists all.
+"""Versions of Produce that its code distinguishes; the docstring of `produce.py` lists all.
 
-Each is the first version that has what its name says.
+Each is the first version with the feature of that name.
 """
 
 from typing import Final

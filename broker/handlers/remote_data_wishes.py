@@ -1,8 +1,9 @@
-"""What `tidemark remote forget` asks of a broker whose controllers are Apache Kafka's.
+"""Serves `tidemark remote forget` on brokers whose controllers are Apache Kafka's.
 
-The tool asks by DeleteTopics, with a tagged field of our own. A controller of Tidemark notes the
-wish in the metadata log, for all brokers. One of Kafka's skips the field and finds no such topic.
-So under it each broker with a remote tier notes the wish in its own file, and the tool asks all.
+The tool sends a DeleteTopics request with a tagged field of Tidemark. A controller of Tidemark
+writes the decision to the metadata log, for all brokers. One of Kafka skips the field and finds no
+such topic. So with Kafka's controllers each broker with a remote tier writes the decision to its
+own file, and the tool sends the request to all of them.
 """
 
 import logging
@@ -26,7 +27,7 @@ _Response = message("DeleteTopicsResponse").cls
 
 
 class RemoteDataWishes(DecodedHandler):
-    """Takes wishes here where the active controller takes none; all else continues."""
+    """Serves decisions on remote data here if the active controller cannot; forwards all else."""
 
     def __init__(
         self,
@@ -35,13 +36,13 @@ class RemoteDataWishes(DecodedHandler):
         cluster: ClusterView,
         removed_topics: RemovedTopicsFile,
     ) -> None:
-        """Hand what is no wish to `there`."""
+        """`there` serves all other requests."""
         self.api_key, self.versions = there.api_key, there.versions
         self._there, self._active = there, active
         self._cluster, self._removed_topics = cluster, removed_topics
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer a request; one with a wish holds nothing but wishes under Kafka's controllers."""
+        """Serve a request; with Kafka's controllers it may not also delete topics."""
         wishes = wishes_of(context.api_version, request)
         if not wishes or self._active.serves(ApiKey.UPDATE_REMOVED_TOPICS) is not False:
             answer = self._there.handle(context, request)

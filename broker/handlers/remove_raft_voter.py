@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (81): an operator lets a controller vote no more.
+"""RemoveRaftVoter (81): an operator removes a controller from the voters.
 
 Versions:
 
@@ -12,11 +12,11 @@ from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.quorum.wire.voter_messages import VOTER_VERSIONS
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 
 class RemoveRaftVoterHandler(VoterChangeHandler):
-    """Answers RemoveRaftVoter."""
+    """Serves RemoveRaftVoter on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.REMOVE_RAFT_VOTER
     versions = VOTER_VERSIONS[api_key]

@@ -1,8 +1,9 @@
-"""What `tidemark remote restore-partition` asks of a leader whose local log is lost.
+"""Serves `tidemark remote restore-partition` on a leader whose local log is lost.
 
-DeleteRecords, with a tagged field of our own that Kafka's brokers skip: they are asked to delete up
-to offset 0, which deletes nothing. RestoreEnd 0 asks where new records would begin; that offset, or
-a higher one, orders it. All other requests continue.
+The tool sends a DeleteRecords request with a tagged field of Tidemark, and offset 0: Kafka's
+brokers skip the field, and so delete nothing. RestoreEnd 0 asks for the offset at which new records
+would begin. That offset, or a higher one, orders the restoration. All other requests are served by
+the handler behind.
 """
 
 import asyncio
@@ -29,15 +30,15 @@ _NOTHING: Final = -1
 
 
 class RestoredPartitions(DecodedHandler):
-    """Takes orders to restore; hands all else on."""
+    """Serves orders to restore; passes all other requests on."""
 
     def __init__(self, there: DecodedHandler, restoring: PartitionRestoring) -> None:
-        """Hand what is no order to `there`."""
+        """`there` serves all other requests."""
         self.api_key, self.versions = there.api_key, there.versions
         self._there, self._restoring = there, restoring
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer a request; one with an order holds nothing but orders."""
+        """Serve a request; one with an order must hold only orders."""
         is_order = any(
             asked.restore_end != _NOTHING for topic in request.topics for asked in topic.partitions
         )

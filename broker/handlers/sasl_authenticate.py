@@ -1,6 +1,6 @@
 """SaslAuthenticate (36): the messages of a SASL mechanism.
 
-Served on listeners with an authenticator alone. A session has no end by time: the connection is
+Only listeners with an authenticator serve it. A session does not expire: the connection is
 authenticated until it closes.
 
 Versions:
@@ -30,7 +30,7 @@ class SaslAuthenticateHandler(DecodedHandler):
     versions = Versions(0, 2)
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Let the session validate the message; it is in no answer and no error."""
+        """Pass the message to the session; no answer and no log has its content."""
         error, text, message = context.session.authenticate(bytes(request.auth_bytes))
         return _Response(error_code=int(error), error_message=text, auth_bytes=message)
 

@@ -1,7 +1,8 @@
-"""SaslHandshake (17): which SASL mechanism authenticates a connection.
+"""SaslHandshake (17): chooses the SASL mechanism of a connection.
 
-Served on listeners with an authenticator alone. Version 0 is told by ApiVersions, as librdkafka
-before 2.11 wants it, and closes the connection: after it messages come without a header.
+Only listeners with an authenticator serve it. ApiVersions names version 0, which librdkafka before
+2.11 needs. A request of that version closes the connection, because messages without a header would
+follow.
 
 Versions:
 
@@ -29,7 +30,7 @@ class SaslHandshakeHandler(DecodedHandler):
     advertised_min_version = 0
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Note the mechanism, or name those that there are."""
+        """Choose the mechanism; if it is unknown, the answer names the offered ones."""
         error, mechanisms = context.session.handshake(request.mechanism)
         return _Response(error_code=int(error), mechanisms=mechanisms)
 

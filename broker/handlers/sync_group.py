@@ -1,6 +1,6 @@
-"""SyncGroup (14): the leader hands in the assignment, and each member gets its own.
+"""SyncGroup (14): the group's leader sends the assignment, and each member gets its part.
 
-The answer comes when the leader's assignment is committed.
+The answer leaves when the assignment is committed.
 
 Versions:
 
@@ -38,9 +38,9 @@ class SyncGroupHandler(DecodedHandler):
         self._coordinator = coordinator
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request; a future until the assignment is there."""
+        """Sync a member; returns a future until the assignment is committed."""
         version = context.api_version
-        if lacks_protocol(request, version):  # as in Kafka this comes before the group's name
+        if lacks_protocol(request, version):  # before the check of the group id, as in Kafka
             return refusals.sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
         def decide(state: GroupState, ticket: Ticket, now: Now) -> Decision:

@@ -1,4 +1,4 @@
-"""UnregisterBroker (64): an operator says that a broker will not come back.
+"""UnregisterBroker (64): removes the registration of a broker that will not come back.
 
 Versions:
 
@@ -18,13 +18,13 @@ from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.unregistration import unregister_broker
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = response(ApiKey.UNREGISTER_BROKER).cls
 
 
 class UnregisterBrokerHandler(DecodedHandler):
-    """Answers UnregisterBroker."""
+    """Serves UnregisterBroker on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.UNREGISTER_BROKER
     versions = Versions(0, 0)
@@ -33,15 +33,15 @@ class UnregisterBrokerHandler(DecodedHandler):
         self._submit = submit
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer when the metadata log holds it."""
+        """Unregister the broker; answers once it is committed."""
         try:
             await self._submit(partial(unregister_broker.steps, broker_id=request.broker_id))
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _refused(error)
-        return _Response(error_message="")  # as Kafka: not null
+        return _Response(error_message="")  # as in Kafka: not null
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
-        """Answer that nothing was done."""
+        """Answer with `error`: nothing was done."""
         del context, request
         return _refused(error)
 

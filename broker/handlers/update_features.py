@@ -1,4 +1,4 @@
-"""UpdateFeatures (57): an operator finalises other levels of features.
+"""UpdateFeatures (57): finalises levels of features.
 
 Versions:
 
@@ -6,9 +6,9 @@ Versions:
 * 1: safe and unsafe downgrades, and a check alone (KIP-778).
 * 2: no answer for each feature: all or nothing (KIP-1022).
 
-All updates are checked first. kraft.version is raised before the others are written, by the replica
-of the metadata log: if the leader is lost in between, the answer is an error, and the same request
-does the rest.
+All updates are checked first. The replica of the metadata log raises kraft.version before the
+others are written. If the leader is lost in between, the answer is an error; sending the same
+request again completes it.
 """
 
 from collections.abc import Sequence
@@ -35,13 +35,13 @@ from metadata_topic.quorum.node import MetadataNode
 from metadata_topic.raft.messages import UpgradeKraftVersionRequest
 
 if TYPE_CHECKING:
-    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+    from broker.handlers.parts import HandlerParts  # controllers, which serve this, do not load it
 
 _Response: Final = response(ApiKey.UPDATE_FEATURES).cls
 
 
 class UpdateFeaturesHandler(DecodedHandler):
-    """Answers UpdateFeatures."""
+    """Serves UpdateFeatures on the active controller; `Forwarded` sends it there."""
 
     api_key = ApiKey.UPDATE_FEATURES
     versions = Versions(0, 2)
@@ -50,7 +50,7 @@ class UpdateFeaturesHandler(DecodedHandler):
         self._quorum = quorum
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer when the metadata log holds all of it."""
+        """Apply the updates; answers once all are committed."""
         updates = [_update(one, context.api_version) for one in request.feature_updates]
         to_level = {one.feature: one for one in updates}.get(KRAFT_VERSION)
         done_before = ""
@@ -61,7 +61,7 @@ class UpdateFeaturesHandler(DecodedHandler):
                 if not request.validate_only:
                     done_before = f"{KRAFT_VERSION} has level {to_level.level}, the others failed: "
             await self._decide(updates, request.timeout_ms, validate_only=request.validate_only)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _refused(error, done_before)
         if context.api_version >= 2:
             return _Response()
@@ -96,7 +96,7 @@ class UpdateFeaturesHandler(DecodedHandler):
             raise NotControllerError("this node ceased to lead the quorum")
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
-        """Answer that nothing was done."""
+        """Answer with `error`: nothing was done."""
         del context, request
         return _refused(error)
 

@@ -1,10 +1,10 @@
-"""What AddRaftVoter and RemoveRaftVoter share: the replica of the metadata log decides.
+"""The common part of AddRaftVoter and RemoveRaftVoter.
 
-It answers once the change is committed, refused, or its time is over; see
-`metadata_topic.raft.voter_changes`.
+The replica of the metadata log decides (`metadata_topic.raft.voter_changes`). The answer leaves
+once the change is committed, refused, or out of time.
 
-A node whose broker counts on it to be the only voter adds none: for as long as it lives that broker
-sends no heartbeats, and another controller would fence it.
+A node whose broker relies on being with the only voter adds no voter. That broker sends no
+heartbeats while its process runs, so another controller would fence it.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ _BOUND: Final = (
 
 
 async def asked_of_quorum(quorum: MetadataNode, request: ChangeRequest) -> VoterResponse:
-    """What this node's replica answers; it may take the time of a commit."""
+    """The answer of this node's replica; it may take as long as a commit."""
     answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
     def respond(answer: Response) -> None:
-        if not answered.done():  # the connection may be gone
+        if not answered.done():  # the connection may be closed by now
             answered.set_result(answer)
 
     quorum.receive(request, respond)
@@ -41,13 +41,13 @@ async def asked_of_quorum(quorum: MetadataNode, request: ChangeRequest) -> Voter
 
 
 class VoterChangeHandler(DecodedHandler):
-    """Answers one of the two."""
+    """Answers AddRaftVoter or RemoveRaftVoter."""
 
     def __init__(self, quorum: MetadataNode) -> None:
         self._quorum, self._cls = quorum, response(self.api_key).cls
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer when the metadata log holds it."""
+        """Submit the change; answers once it is committed or refused."""
         quorum = self._quorum
         if request.cluster_id not in (None, quorum.cluster_id):
             return self._refused(
@@ -63,11 +63,11 @@ class VoterChangeHandler(DecodedHandler):
             return self._refused(ErrorCode.INVALID_REQUEST, text)
         answer = await asked_of_quorum(quorum, asked)
         if answer.error is ErrorCode.NONE:
-            return self._cls(error_message="NONE")  # as Kafka
+            return self._cls(error_message="NONE")  # as in Kafka
         return self._refused(answer.error, answer.text or answer.error.name)
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
-        """Answer that nothing was done."""
+        """Answer with `error`: nothing was done."""
         del context, request
         return self._refused(code_of(error, "change the voters"), message_of(error))
 

@@ -1,14 +1,16 @@
-"""Who speaks on a connection, and how its listener comes to know it. Pure.
+"""SASL authentication of connections (KIP-43, KIP-152). Pure.
 
-A listener has one authenticator, or none: then every peer is `ANONYMOUS`. With one, a connection
-begins without a principal and is served only what its session allows, which leads to one by
-SaslHandshake and SaslAuthenticate (KIP-43, KIP-152). A second principal is never taken on a
-connection.
+A listener has one authenticator, or none: then every peer is `ANONYMOUS`. A connection to a
+listener with one begins without a principal. Its session then allows only ApiVersions,
+SaslHandshake and SaslAuthenticate. A connection never changes its principal.
 
-What a peer is answered before that is bounded: nobody need read it. DIFFERS: Kafka takes a second
-ApiVersions only where the version of the first is unknown (KIP-511), here it is always taken.
-A request after the handshake that is neither a message nor a second handshake closes the
-connection at once, where Kafka answers ILLEGAL_SASL_STATE first. The fixed texts are Kafka's.
+A peer without a principal can make the broker send a bounded number of answers, so it cannot fill
+the connection's memory by not reading.
+
+DIFFERS: Kafka takes a second ApiVersions only where the version of the first is unknown (KIP-511);
+here it is always taken. A request after the handshake that is neither a message nor a second
+handshake closes the connection at once, where Kafka answers ILLEGAL_SASL_STATE first. The fixed
+texts are Kafka's.
 """
 
 from _operator import _compare_digest as compare_digest  # that of hmac, which loads OpenSSL
@@ -19,25 +21,25 @@ from kafka_protocol.errors import ErrorCode, TidemarkError
 from kafka_protocol.wire.api_keys import ApiKey
 
 ANONYMOUS: Final = "User:ANONYMOUS"
-"""Kafka's name of a peer that nobody asked who it is."""
+"""Kafka's principal of a peer that did not authenticate."""
 
 _API_VERSIONS_MAX: Final = 2
 
 
 AUTHENTICATION_FAILED: Final = "authentication failed"
-"""Why a connection was closed, as logs say it."""
+"""Reason in the log line of a connection that closes after a failed authentication."""
 
 
 class AuthenticationRefusedError(TidemarkError):
-    """A peer did not prove who it is; the text is for it, and gives nothing away."""
+    """A peer failed to authenticate; the text goes to it, and contains no detail of the cause."""
 
 
 class Authenticator(Protocol):
     """One SASL mechanism for the one user of a listener.
 
     Attributes:
-        mechanism: its name.
-        principal: of a peer that has proven that it is this user.
+        mechanism: SASL name.
+        principal: principal of a peer that passed the exchange.
     """
 
     @property
@@ -47,9 +49,11 @@ class Authenticator(Protocol):
     def principal(self) -> str: ...  # noqa: D102
 
     def exchange(self) -> Generator[bytes, bytes, bytes]:
-        """Begin with one peer: it is sent the peer's messages, and yields what answers them.
+        """Begin the exchange with one peer.
 
-        It yields once before the first message. It returns the last answer when the peer is known.
+        The caller sends the peer's messages into the generator, which yields an answer to each. It
+        yields once before the first message. It returns the last answer, after which the peer is
+        authenticated.
 
         Raises:
             AuthenticationRefusedError: in place of an answer.
@@ -60,12 +64,11 @@ class Authenticator(Protocol):
 class PlainAuthenticator:
     """SASL/PLAIN (RFC 4616) for the one user of a listener.
 
-    A comparison takes as long for a wrong password as for the right one. An authorization identity
-    is refused.
+    The comparison takes constant time. An authorization identity is refused.
 
     Attributes:
-        mechanism: the only one.
-        principal: of a peer that knows the password.
+        mechanism: SASL name.
+        principal: principal of a peer that sent the right password.
     """
 
     mechanism = "PLAIN"
@@ -75,14 +78,14 @@ class PlainAuthenticator:
         self.principal = principal
 
     def exchange(self) -> Generator[bytes, bytes, bytes]:
-        """Take the one message; see `Authenticator`."""
+        r"""Take the only message of the mechanism, `\0user\0password`."""
         if not compare_digest((yield b""), self._message):
             raise AuthenticationRefusedError("Authentication failed: Invalid username or password")
         return b""
 
 
 class Authenticated(NamedTuple):
-    """What answers a message of a mechanism."""
+    """Answer to a SaslAuthenticate request: error, its text, and the mechanism's message."""
 
     error: ErrorCode = ErrorCode.NONE
     text: str = ""
@@ -90,11 +93,11 @@ class Authenticated(NamedTuple):
 
 
 class Session:
-    """What is known of who speaks on a connection.
+    """Authentication state of one connection.
 
     Attributes:
-        principal: None until its listener knows.
-        refusal: why the connection ends when the answer is sent; None while it may continue.
+        principal: None until the peer is authenticated.
+        refusal: reason to close the connection once the answer is sent; None while it may continue.
     """
 
     __slots__ = ("_authenticator", "_exchange", "_versions_asked", "principal", "refusal")
@@ -106,7 +109,7 @@ class Session:
         self.refusal: str | None = None
 
     def allows(self, api_key: int) -> bool:
-        """Whether a request may be served now, while there is no principal."""
+        """Whether a peer without a principal may have this request served; counts ApiVersions."""
         if self._exchange is not None:
             return api_key in (ApiKey.SASL_AUTHENTICATE, ApiKey.SASL_HANDSHAKE)
         if api_key == ApiKey.API_VERSIONS:
@@ -115,7 +118,7 @@ class Session:
         return api_key == ApiKey.SASL_HANDSHAKE
 
     def handshake(self, mechanism: str) -> tuple[ErrorCode, list[str]]:
-        """Choose a mechanism: error, and names of those that there are."""
+        """Choose a mechanism; returns the error and the names of the offered mechanisms."""
         if self.principal is not None or self._authenticator is None:
             return ErrorCode.ILLEGAL_SASL_STATE, []
         if self._exchange is not None:
@@ -130,7 +133,7 @@ class Session:
         return ErrorCode.NONE, [offered]
 
     def authenticate(self, message: bytes) -> Authenticated:
-        """Take the next of the client's messages. There is one attempt."""
+        """Take the peer's next message; a failed attempt ends the connection."""
         exchange, authenticator = self._exchange, self._authenticator
         is_over = self.principal is not None or self.refusal is not None
         if is_over or exchange is None or authenticator is None:

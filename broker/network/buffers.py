@@ -1,29 +1,29 @@
 """Memory for frames that are too large for the shared receive buffer.
 
-A frame gets memory as its bytes arrive, never for the length it claims: a client that announces
-100 MiB and sends ten bytes holds `FIRST_BYTES`. Buffers of finished frames are kept for the next
-ones, because touching fresh pages costs more than receiving into used ones. A very large one gets
-pages of its own, which go back to the system with it: the heap would keep tens of megabytes.
+A frame gets memory as its bytes arrive, not for the length it announces: a client that announces
+100 MiB and sends ten bytes holds `FIRST_BYTES`. Buffers of finished frames are reused, because
+touching fresh pages costs more than receiving into used ones. A very large frame gets an anonymous
+mapping, which returns to the system with the frame: the heap would keep tens of megabytes.
 """
 
 import socket
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
 FIRST_BYTES = 256 * 1024
-"""What a frame gets to begin with; doubled each time it is full."""
+"""Initial size of a frame's buffer; doubled each time it is full."""
 
 PROGRESS_BYTES = 64 * 1024
-"""So many further bytes of a frame are progress: 2 KiB a second, where they may take 30 s."""
+"""Bytes after which a frame counts as progressing: about 2 KiB/s with a timeout of 30 s."""
 
 KEPT_BUFFERS = 8
 KEPT_BYTES_MAX = 4 * 1024 * 1024
-"""Larger buffers are not kept: they are rare and would sit in memory for nothing."""
+"""Larger buffers are not kept: they are rare and would hold memory without use."""
 
 Buffer = bytearray | mmap
 
 
 class FrameBuffers:
-    """Recycles buffers; belongs to one event loop."""
+    """Recycles buffers. Not thread-safe: belongs to one event loop."""
 
     __slots__ = ("_free", "_used")
 
@@ -32,16 +32,17 @@ class FrameBuffers:
         self._used = False
 
     def take(self, size_bytes: int) -> bytearray:
-        """Give a buffer for a frame of `size_bytes`; it may be shorter or longer than that."""
+        """Return a buffer for a frame of `size_bytes`; it may be shorter or longer than that."""
         self._used = True
         if self._free:
             return self._free.pop()
         return bytearray(min(size_bytes, FIRST_BYTES))
 
     def grow(self, buffer: Buffer, size_bytes: int) -> Buffer:
-        """Exchange a full buffer for one of up to twice the length that begins with its bytes.
+        """Replace a full buffer by one of up to twice its length that begins with its bytes.
 
-        Above `KEPT_BYTES_MAX` it has the whole length: its pages are there when they are written.
+        Above `KEPT_BYTES_MAX` the new buffer has the frame's whole length: a mapping takes its
+        pages only when they are written.
         """
         length = min(2 * len(buffer), size_bytes)
         longer: Buffer
@@ -54,14 +55,14 @@ class FrameBuffers:
         return longer
 
     def give_back(self, buffer: Buffer) -> None:
-        """Take a buffer back; nobody may look at it any more."""
+        """Take a buffer back; the caller must keep no view of it."""
         if isinstance(buffer, mmap):
-            return  # its pages go when the last view of it does
+            return  # the pages are freed with the last view of them
         if len(self._free) < KEPT_BUFFERS and len(buffer) <= KEPT_BYTES_MAX:
             self._free.append(buffer)
 
     def trim(self) -> None:
-        """Free what was not needed since the last call."""
+        """Free all kept buffers if none was taken since the last call."""
         if not self._used:
             self._free.clear()
         self._used = False
@@ -71,14 +72,15 @@ class GrowingFrame:
     """A large frame whose bytes arrive, in memory that grows with them.
 
     Attributes:
-        is_whole: all its bytes are there.
-        memory_bytes: what it takes in the end: its length, or that of a longer buffer it was given.
+        is_whole: all bytes have arrived.
+        memory_bytes: final size of the buffer: the frame's length, or more if a longer buffer was
+            reused.
     """
 
     __slots__ = ("_buffer", "_buffers", "_got", "_progress_at", "_size", "is_whole", "memory_bytes")
 
     def __init__(self, buffers: FrameBuffers, first: memoryview, size_bytes: int) -> None:
-        """Begin with the bytes that are there; at least one is missing."""
+        """Begin with the first bytes; at least one byte of the frame must be missing."""
         self._buffers, self._size, self._got = buffers, size_bytes, len(first)
         buffer: Buffer = buffers.take(size_bytes)
         while len(buffer) < len(first):
@@ -90,7 +92,7 @@ class GrowingFrame:
         self.is_whole = False
 
     def receive(self, sock: socket.socket) -> int:
-        """Receive once; 0: the stream has ended. Raises what `recv_into` does."""
+        """Receive once; 0 means that the stream has ended. Raises what `recv_into` raises."""
         if self._got == len(self._buffer):
             self._buffer = self._buffers.grow(self._buffer, self._size)
         got = sock.recv_into(memoryview(self._buffer)[self._got : self._size])
@@ -99,16 +101,16 @@ class GrowingFrame:
         return got
 
     def has_progressed(self) -> bool:
-        """Whether `PROGRESS_BYTES` have come since it last said so."""
+        """Whether `PROGRESS_BYTES` have arrived since this last returned True."""
         if self._got < self._progress_at:
             return False
         self._progress_at = self._got + PROGRESS_BYTES
         return True
 
     def view(self) -> memoryview:
-        """The frame, once it is whole; until `release`."""
+        """The whole frame; valid until `release`."""
         return memoryview(self._buffer)[: self._size]
 
     def release(self) -> None:
-        """Give the memory back."""
+        """Return the memory to the pool."""
         self._buffers.give_back(self._buffer)

@@ -1,14 +1,17 @@
 """One client's connection: whole frames in, answers out in the order of the requests.
 
 Runs on the event loop with a non-blocking socket and no task of its own. A wake-up reads once,
-serves every whole frame in what it got, and sends all answers with one call. How frames come in is
-`Intake`, in which order answers leave `Unanswered`, and how `Outflow`.
+serves each whole frame it received, and sends all answers with one call. `Intake` receives the
+frames, `Unanswered` keeps the order of the answers, `Outflow` sends them.
 
-Reading pauses while too many requests are unanswered or too many bytes wait for the peer, also in
-front of a large frame; so a client that never reads costs a bounded amount, and TCP tells it to
-stop. It pauses also behind a request that must not be overtaken: what it changes must be there for
-those that follow; and in front of a large frame while the others have taken all the memory there
-is. Whole frames that are left when the connection's time slice is over wait for its next one.
+Reading pauses in these cases:
+
+- Too many requests are unanswered, or too many bytes wait for the peer, also in front of a large
+  frame. A client that never reads so costs a bounded amount: its TCP window closes.
+- A request is being served that later ones must not overtake, because they may depend on it.
+- A large frame comes while no request memory is left.
+
+Whole frames that are left at the end of the connection's time slice wait for its next one.
 """
 
 import logging
@@ -31,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Connection(Intake):
-    """A connection from accept to close."""
+    """A connection from accept to close; its methods must be called on the event loop."""
 
     __slots__ = (
         "_closing_quiet",
@@ -89,19 +92,19 @@ class Connection(Intake):
             self._on_authenticated(session)
 
     def _check_unknown(self, session: Session, frame: memoryview) -> None:
-        """Refuse what is not for a peer that is not known; what is passed is answered at once."""
+        """Raise CloseConnection for a request that needs a principal."""
         if len(frame) > SMALL_FRAME_BYTES or not session.allows(int.from_bytes(frame[:2], "big")):
             raise CloseConnection("a request before authentication")
 
     def _on_authenticated(self, session: Session) -> None:
-        """Let a peer that is known now ask for everything, and end one that was refused."""
+        """Serve all requests of an authenticated peer; close the connection of a refused one."""
         if session.principal is not None:
             self._server.authenticated(self)
         elif session.refusal is not None:
             self._close_after_answers(session.refusal)
 
     def _answered(self, slot: Slot, future: Future[Answer | None]) -> None:
-        """An answer that had to wait is there: send it and what waited behind it."""
+        """Send an answer that is ready now, and answers that waited behind it."""
         if future.cancelled():
             return
         failure = self._unanswered.settle(slot, future)
@@ -118,7 +121,7 @@ class Connection(Intake):
     # -- time slices and pauses
 
     def _must_pause(self) -> bool:
-        self._send()  # a client that does read is not held up
+        self._send()  # a client that reads should not be held up
         if not self._is_full() and not self.closed:
             return False
         self._pause()
@@ -131,12 +134,12 @@ class Connection(Intake):
             self._server.loop.remove_reader(self._sock)
 
     def _end_slice(self) -> None:
-        """Serve the rest when everybody else who has something to do has done it."""
+        """Serve the rest after all other connections that have work."""
         self._pause()
         self._server.slices.join(self)
 
     def run_slice(self, now_ns: int) -> None:
-        """See `Member`."""
+        """Continue for one time slice of the address, which began at `now_ns`."""
         if self._paused or self._closing is not None:
             self._slice_ns = now_ns
             self._continue()
@@ -153,7 +156,7 @@ class Connection(Intake):
         )
 
     def _on_capacity(self) -> None:
-        """The socket takes more: send on, when it is the time slice of the address."""
+        """The socket has room: continue sending, within the time slice of the address."""
         if self.account.is_over:
             self._server.slices.join(self)
         else:
@@ -168,7 +171,7 @@ class Connection(Intake):
             self._server.slices.end(account)
 
     def _pump(self) -> None:
-        """Send what is ready; where that frees space, serve what had to wait and read on."""
+        """Send ready answers; if that frees space, serve waiting frames and resume reading."""
         self._send()
         if self._paused and self._may_resume():
             self._on_capacity()
@@ -180,14 +183,14 @@ class Connection(Intake):
             self._send()
 
     def _may_resume(self) -> bool:
-        """Whether it may serve again, having paused."""
+        """Whether a paused connection may serve again."""
         if self._wants_memory or self in self.account.queue:
             return False
         return not self.closed and self._closing is None and not self._is_full()
 
     def _resume(self) -> None:
         self._paused = False
-        self._frame_since_ms = 0  # nothing was read meanwhile: that is not the peer's fault
+        self._frame_since_ms = 0  # reading was paused, so the peer's time-out begins again
         head, self._head = self._head, bytearray()
         try:
             self._parse(head, len(head))
@@ -225,7 +228,7 @@ class Connection(Intake):
         return False
 
     def memory_is_there(self) -> None:
-        """The turn of its large frame has come; see `RequestMemory`."""
+        """Receive the large frame that waited for `RequestMemory`."""
         self._wants_memory = False
         self._server.slices.leave(self)
         self._serve_now()
@@ -241,20 +244,20 @@ class Connection(Intake):
             self._server.memory.leave(self)
 
     def _want_no_memory(self) -> None:
-        """Nothing more is received: leave the queue, and give back what is not in use."""
+        """Receive nothing more: leave the queue for memory, release memory that is unused."""
         self._leave_queue()
         if self._frame is not None:
             self._frame.release()
             self._frame = None
         elif self._unanswered.behind is not None and self._taken_bytes:
-            # A produce continues without its client, and holds its batches until it is done.
+            # A produce continues after its client has gone, and uses its batches until it is done.
             memory, address, taken = self._server.memory, self.address, self._taken_bytes
             self._taken_bytes = 0
             self._unanswered.behind.add_done_callback(lambda _: memory.give_back(address, taken))
         self._give_back()
 
     def memory_held_ms(self, now_ms: int) -> int:
-        """For how long it has been receiving a large request."""
+        """Milliseconds since it began to receive a large request; 0: it receives none."""
         return 0 if self._frame is None else now_ms - self._frame_begun_ms
 
     def _failed(self, reason: str, quiet: bool) -> None:
@@ -285,13 +288,13 @@ class Connection(Intake):
             self.close(f"idle for {limits.idle_ms_max} ms", quiet=True)
 
     def _is_gone(self) -> bool:
-        """Whether the peer has hung up, also where bytes of it are unread."""
+        """Whether the peer has closed its end, even if bytes of it are unread."""
         poll = select.poll()
         poll.register(self._sock, select.POLLRDHUP)
         return bool(poll.poll(0))
 
     def finish(self) -> None:
-        """Serve nothing new; close when what was asked so far is answered."""
+        """Serve nothing new; close when all received requests are answered."""
         self._close_after_answers("the broker is shutting down", quiet=True)
         self._pump()
 
@@ -306,15 +309,15 @@ class Connection(Intake):
                 self._server.loop.remove_reader(self._sock)
 
     def fail(self, error: Exception) -> None:
-        """Close because of an error of the broker itself."""
+        """Close because of a bug or failure in the broker itself; logged at ERROR."""
         log.error("connection failed: peer=%s:%d", *self.peer.address, exc_info=error)
         self.close("an error inside the broker")
 
     def close(self, reason: str, *, quiet: bool = False) -> None:
-        """Close now, with one log line.
+        """Close now, with one log line; a second call does nothing.
 
         Args:
-            reason: for the log; made of our own words and numbers.
+            reason: for the log; must contain no text of the peer's.
             quiet: an ordinary end, logged at DEBUG.
         """
         if self.closed:

@@ -1,10 +1,10 @@
-"""How many connections leave enough descriptors for files. Pure.
+"""Number of connections that leaves enough descriptors for files. Pure.
 
-Connections are taken while a reserve of descriptors is free; files may use it at any time, for
-segments, indexes and checkpoints are opened when they are needed. Where they have taken half of it,
-idle connections give theirs up until it is whole again: a client connects again, a broker without
-files serves nobody. Clients that were turned away get in by the same means: the longest idle one
-gives way.
+New connections are accepted while a reserve of descriptors is free. Files may use the reserve at
+any time: segments, indexes and checkpoints are opened on demand. When files have taken half of it,
+idle connections are closed until it is whole again. A client can reconnect, but a broker that
+cannot open files serves no client. Refused clients get in the same way: the connections that have
+been idle longest are closed for them.
 """
 
 import sys
@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from typing import Final
 
 NEWCOMERS_MAX: Final = 64
-"""So many get in at a time."""
+"""Idle connections closed for refused clients at one time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionBudget:
-    """What the process may have open.
+    """Limits on the descriptors of the process.
 
     Attributes:
         limit: descriptors of all kinds.
-        shared: of those, how many may be in use when a connection is taken; the rest is reserved.
+        shared: descriptors that may be in use when a connection is accepted; the rest is the
+            reserve.
     """
 
     limit: int
@@ -29,31 +30,31 @@ class ConnectionBudget:
 
     @property
     def noticeable(self) -> int:
-        """With fewer connections nothing is to be gained from them; nor where none is reserved."""
+        """Below this many connections, closing them gains nothing; infinite without a reserve."""
         return (self.limit - self.shared) // 2 if self.shared < self.limit else sys.maxsize
 
     def for_partitions(self, open_count: int, giving_way: int) -> int:
-        """How many files new partitions may open, below 0 where too many are open.
+        """How many files new partitions may open; below 0 if too many are open.
 
-        They may take the place of idle connections, and for the moment until these go three
-        quarters of the reserve: from half of it on the connections do go.
+        New partitions may use the descriptors of idle connections. Until those are closed, they may
+        use three quarters of the reserve: connections are closed from half of it on.
 
         Args:
             open_count: descriptors in use.
-            giving_way: idle connections that would go.
+            giving_way: idle connections that would be closed.
         """
         return self.shared - open_count + min(giving_way, (self.limit - self.shared) * 3 // 4)
 
     def connections_max(self, open_count: int, connections: int) -> int:
-        """How many connections there may be, with what else is open now."""
+        """How many connections may be open beside the descriptors that others use now."""
         return max(self.shared - (open_count - connections), 0)
 
     def connections_to_close(self, open_count: int, turned_away: int) -> int:
-        """How many connections should go.
+        """How many idle connections should be closed.
 
         Args:
             open_count: descriptors in use.
-            turned_away: connections that were refused for want of descriptors meanwhile.
+            turned_away: connections refused for lack of descriptors since the last call.
         """
         over = open_count - self.shared
         if turned_away == 0 and over <= self.noticeable:

@@ -1,8 +1,8 @@
 """From a request frame to the parts of its answer.
 
-Decides whether a frame can be served at all (api key, version, header), runs its handler, and puts
-size and header before the answer. What cannot be served ends the connection, as in Kafka; only
-ApiVersions has an answer for a version that is not known (KIP-511).
+Decides whether a frame can be served (api key, version, header), runs its handler, and puts size
+and header before the answer. A frame that cannot be served ends the connection, as in Kafka; only
+ApiVersions has an answer for an unknown version (KIP-511).
 """
 
 import asyncio
@@ -38,26 +38,31 @@ from runtime.metrics import CounterChild, Registry
 log = logging.getLogger(__name__)
 
 Sending = tuple[int, int, RequestTimes, int]
-"""An answer to be sent: its bytes, when it was ready (monotonic, ns), where to note that it is
-sent, and for how many answers."""
+"""Accounting of an answer in the send queue.
+
+Its bytes, the time it was ready (monotonic, ns), the metric that records the send, and the number
+of answers it stands for.
+"""
 
 Framed = tuple[list[object], int]
-"""A whole response frame: its parts (bytes-likes and file regions), size prefix first, and the
-bytes of them all."""
+"""A whole response frame.
+
+Its parts (bytes-likes and file regions), size prefix first, and their total bytes.
+"""
 
 Answer = tuple[list[object], int, Sending]
-"""The same, and what is to be noted of it."""
+"""A framed answer and its accounting."""
 
 _FIXED = Struct(">hhih")
 _unpack_fixed = _FIXED.unpack_from
 
 
 class OrderedFuture(Future[Answer | None]):
-    """An answer that the requests behind it on the connection wait for.
+    """An answer that later requests of the connection wait for.
 
     Attributes:
-        passing: the api key, as a frame begins with it, of those that need not wait; None: no such.
-        work: makes the answer; when it is done nothing uses the request's bytes any more.
+        passing: api key, in wire format, of the requests that need not wait; None: all wait.
+        work: makes the answer; the request's bytes are in use until it is done.
     """
 
     work: Future[Any]
@@ -68,7 +73,7 @@ class OrderedFuture(Future[Answer | None]):
 
 
 class Peer:
-    """What dispatch needs to know about a connection; remembers its client id between requests."""
+    """Facts about a connection that dispatch needs; caches its client id between requests."""
 
     __slots__ = ("address", "client_id", "client_id_bytes", "listener_name", "session")
 
@@ -89,17 +94,20 @@ Serve = Callable[[RequestContext, memoryview, int], Any]
 """Serves the request whose body begins at a position of a frame."""
 
 Wrap = Callable[[Handler, Serve], Serve]
-"""What serves a handler's requests in place of what it is given, or that itself."""
+"""Returns a replacement for the function that serves a handler, or that function itself."""
 
 Outcome = Callable[[asyncio.AbstractEventLoop], Future[Answer | None]]
 
 DECODED_AT_ONCE_BYTES = 64 * 1024
-"""A longer request is decoded by a thread, and its answer encoded: 20,000 partitions take tens of
-milliseconds. Of those a connection has one at a time: what a client costs is bounded by it."""
+"""A longer request is decoded, and its answer encoded, by a thread.
+
+20,000 partitions take tens of milliseconds. A connection has one such request at a time, which
+bounds the cost of a client.
+"""
 
 
 def decoders(executors: Executors) -> Pool:
-    """The thread that decodes long requests."""
+    """The pool of one thread that decodes long requests."""
     return executors.pool("decoding", 1)
 
 
@@ -110,7 +118,7 @@ async def decoded(
     decoding: Pool,
     position: int = 0,
 ) -> Any:
-    """The message that begins at a position of a frame; a long one is decoded by a thread."""
+    """Decode the message at a position of a frame; a long one is decoded by a thread."""
     if len(frame) > DECODED_AT_ONCE_BYTES:
         value, _ = await decoding.run(message.decode, frame, version, position)
     else:
@@ -148,7 +156,7 @@ def _serving(handler: Handler, decoding: Pool) -> Serve:
 
 
 class _Route:
-    """Everything about one (api key, version), looked up once."""
+    """Lookups for one (api key, version), done once."""
 
     __slots__ = (
         "encode_parts",
@@ -183,7 +191,7 @@ def _free_outcome(loop: asyncio.AbstractEventLoop) -> Future[Answer | None]:
 
 
 def _outcome_of(handler: Handler, *, may_overtake: bool) -> Outcome:
-    """What holds an answer that is not there yet."""
+    """Choose the kind of future for an answer that is not ready."""
     if not isinstance(handler, RawHandler):
         return _free_outcome if may_overtake else OrderedFuture
     if not handler.is_change:
@@ -216,10 +224,10 @@ class Dispatcher:
         self._wrap: Wrap | None = None
 
     def wrap_routes(self, wrap: Wrap | None) -> None:
-        """Have requests from now on served by what `wrap` makes; None: by their handlers alone.
+        """Have `wrap` replace the serving functions from now on; None restores them.
 
-        A route is wrapped when it is next needed, and then for all its requests: call this again
-        when `wrap` would answer otherwise. So a request pays nothing for not being wrapped.
+        A route is wrapped at its next use, once for all its requests. Call this again when `wrap`
+        would return something else. Unwrapped requests pay nothing.
         """
         self._wrap = wrap
         self._routes.clear()
@@ -230,15 +238,15 @@ class Dispatcher:
         """Serve one frame.
 
         Args:
-            peer: where it came from.
+            peer: origin of the frame.
             frame: header and body without the size prefix; recycled after the call.
             received_ms: wall clock.
             received_ns: monotonic clock.
-            turn_ns: the same clock, when the connection's turn began that this is called in.
+            turn_ns: begin of the connection's time slice, monotonic clock.
 
         Returns:
-            The response frame, a future of it, or None where there is no response. A future may
-            hold CloseConnection as its error.
+            The response frame, a future of it, or None where there is no response. The exception of
+            a future may be CloseConnection.
 
         Raises:
             CloseConnection: the connection must end.
@@ -364,10 +372,10 @@ class Dispatcher:
     def _settled(
         self, context: RequestContext, route: _Route, future: Future[Any], *, is_wanted: bool
     ) -> tuple[Framed | None, CloseConnection | None]:
-        """The answer of a handler that is done, or why the connection ends."""
+        """Return the framed answer of a finished handler, or the reason to close the connection."""
         if future.cancelled():
             return None, CloseConnection("the broker is shutting down")
-        cause = future.exception()  # looked at in any case
+        cause = future.exception()  # retrieved always: asyncio logs an exception that was not
         if not is_wanted:
             return None, None
         if cause is None:
@@ -389,7 +397,7 @@ class Dispatcher:
         )
         return CloseConnection(f"{name} request failed inside the broker")
 
-    # -- what cannot be served
+    # -- requests that cannot be served
 
     def _find_route(self, api_key: int, version: int) -> _Route | None:
         handler = self._handlers.get(api_key)
@@ -452,5 +460,5 @@ def _malformed(context: RequestContext, cause: MalformedMessageError) -> CloseCo
 
 
 def _metric_name(api_key: int) -> str:
-    """Kafka's name of an API in metrics: Produce, ListOffsets."""
+    """Kafka's name of an API in metrics, such as ListOffsets."""
     return "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))

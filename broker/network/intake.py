@@ -1,10 +1,10 @@
-"""From the bytes that come in on a connection to whole frames.
+"""From the received bytes of a connection to whole frames.
 
-Small frames are parsed where they landed, in a receive buffer that all connections share. What is
-left of a cut frame is copied to the connection; a frame larger than `SMALL_FRAME_BYTES` gets a
-buffer of its own and is received in place, once there is memory for it (`RequestMemory`).
+Small frames are parsed in place, in a receive buffer that all connections share. The rest of a cut
+frame is copied to the connection. A frame larger than `SMALL_FRAME_BYTES` gets its own buffer, as
+soon as `RequestMemory` has room for it, and is received in place.
 
-Must not know what a frame asks for, nor how it is answered: that is `Connection`.
+This module must not depend on the content of a frame or on its answer: that is `Connection`.
 """
 
 import socket
@@ -20,25 +20,25 @@ from broker.network.unanswered import Unanswered
 
 SMALL_FRAME_BYTES = 32 * 1024
 LARGE_BEGINS_BYTES = 4 * 1024
-"""A large frame gets memory of its own when so much of it is there: less is kept as it is."""
+"""A large frame gets its buffer once this much of it has arrived; less is kept as a small one."""
 LARGE_READS_MAX = 4
-"""Reads of one wake-up into a large frame; then the others get their time slice."""
+"""Reads into a large frame in one wake-up; then other connections get their time slice."""
 
 _unpack_size = Struct(">i").unpack_from
 _HTTP_STARTS = frozenset({b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"CONN"})
 _TLS_START = b"\x16\x03"
-"""Of a ClientHello: a handshake record of any version of TLS (RFC 8446, section 5.1)."""
+"""First bytes of a ClientHello: a handshake record of any TLS version (RFC 8446, section 5.1)."""
 
 
 class Intake(ABC):
     """The receiving half of a connection.
 
     Attributes:
-        peer: whose requests these are.
-        address: of the peer, without its port.
-        account: the loop's time that the address has used.
-        last_active_ms: when bytes came, or an answer was there.
-        closed: the socket is gone.
+        peer: origin of the requests.
+        address: the peer's address without its port.
+        account: event loop time used by the address.
+        last_active_ms: monotonic time of the last received bytes or the last answer.
+        closed: the socket is closed.
     """
 
     __slots__ = (
@@ -66,13 +66,14 @@ class Intake(ABC):
         self.peer, self.address = peer, peer.address[0]
         self.account = server.slices.account(self.address)
         self._unanswered = Unanswered()
-        self._head = bytearray()  # a cut small frame with its size prefix, or what waits for resume
+        # a cut small frame with its size prefix, or frames that wait for resume
+        self._head = bytearray()
         self._frame: GrowingFrame | None = None  # a large frame being received
-        self._frame_since_ms = 0  # of the frame's first byte or last progress; 0: none is begun
+        self._frame_since_ms = 0  # when the frame began or last progressed; 0: there is none
         self._frame_begun_ms = 0  # when the large frame got its memory
-        self._taken_bytes = 0  # memory of a large frame that is received, or served in turns
+        self._taken_bytes = 0  # memory of a large frame that is received, or served out of the loop
         self._slice_ns = self._received_ms = self._received_ns = 0
-        self._closing: str | None = None  # why nothing more is served
+        self._closing: str | None = None  # reason why nothing more is served
         self.closed = False
         self.last_active_ms = server.clock.monotonic_ms()
 
@@ -80,47 +81,47 @@ class Intake(ABC):
 
     @abstractmethod
     def _serve(self, frame: memoryview) -> None:
-        """Serve a whole frame, whose bytes are recycled afterwards unless others wait behind it."""
+        """Serve a whole frame; its bytes are recycled afterwards unless later requests wait."""
 
     @abstractmethod
     def _is_full(self) -> bool:
-        """Whether no frame may be served before answers to earlier ones have been sent."""
+        """Whether answers to earlier frames must be sent before a frame may be served."""
 
     @abstractmethod
     def _must_pause(self) -> bool:
-        """Send what can be sent; pause if the next frame may still not be served, and say so."""
+        """Send ready answers; pause and return True if the next frame may still not be served."""
 
     @abstractmethod
     def _has_memory(self) -> bool:
-        """Say whether a large frame may begin; where not, pause until there is memory for it."""
+        """Whether a large frame may begin; if not, pause until there is memory for it."""
 
     @abstractmethod
     def _give_back(self) -> None:
-        """Give back the memory of a large frame that nothing uses any more."""
+        """Return the memory of a large frame that is no longer in use."""
 
     @abstractmethod
     def run_slice(self, now_ns: int) -> None:
-        """See `Member`."""
+        """Serve ready frames for one time slice, which began at `now_ns`."""
 
     @abstractmethod
     def fail(self, error: Exception) -> None:
-        """Close because of an error of the broker itself."""
+        """Close because of a bug or failure in the broker itself."""
 
     @abstractmethod
     def _end_slice(self) -> None:
-        """Pause, and serve the rest when others have had their time slice."""
+        """Pause; serve the rest after the other connections' time slices."""
 
     @abstractmethod
     def _continue(self) -> None:
-        """Send what is ready, and serve what had to wait if it may be served now."""
+        """Send ready answers, then serve waiting frames if they may be served now."""
 
     @abstractmethod
     def _close_after_answers(self, reason: str, *, quiet: bool = False) -> None:
-        """Read no more; close when the answers to earlier requests have been sent."""
+        """Stop reading; close when the answers to received requests have been sent."""
 
     @abstractmethod
     def close(self, reason: str, *, quiet: bool = False) -> None:
-        """Close now."""
+        """Close now; a second call does nothing."""
 
     # -- bytes
 
@@ -137,7 +138,7 @@ class Intake(ABC):
             slices.end(account)
 
     def _read(self, now_ns: int) -> None:
-        """Read once, serve what is whole then, and send."""
+        """Read once, serve the whole frames, and send."""
         self._slice_ns = self._received_ns = now_ns
         self.last_active_ms = now_ns // 1_000_000
         self._received_ms = self._server.clock.wall_ms()
@@ -147,7 +148,7 @@ class Intake(ABC):
             else:
                 self._receive_large(self._frame)
         except BlockingIOError:
-            pass  # it has its turn because the socket takes more
+            pass  # the slice began because the socket has room, not because it is readable
         except CloseConnection as cause:
             self._close_after_answers(cause.reason)
         except OSError as error:
@@ -176,7 +177,7 @@ class Intake(ABC):
                 try:
                     self._serve(frame.view())
                 finally:
-                    if self._unanswered.behind is None:  # else it is in use
+                    if self._unanswered.behind is None:  # else its bytes are in use
                         frame.release()
                         self._give_back()
                 return

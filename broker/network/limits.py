@@ -1,4 +1,4 @@
-"""How much one connection, one address and all together may take."""
+"""Limits of one connection, of one address and of the whole server."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,10 +11,10 @@ NO_BOUND: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ListenerAddress:
-    """Where to listen; port 0 lets the system choose (see `Server.bound`).
+    """An address to listen on; port 0 lets the system choose (see `Server.bound`).
 
     Attributes:
-        authenticator: makes its peers known; None: they are anonymous.
+        authenticator: authenticates the peers; None: they are anonymous.
     """
 
     name: str
@@ -31,34 +31,35 @@ class NetworkLimits:
         request_bytes_max: largest frame, without its length prefix (`socket.request.max.bytes`).
         requests_bytes_max: memory of large frames of all connections (`queued.max.request.bytes`,
             `NO_BOUND` where that is not positive). DIFFERS: Kafka's default has no bound.
-        decoded_bytes_max: about, of what requests above 32 KiB decode to, of all connections
+        decoded_bytes_max: approximate memory of all decoded requests above 32 KiB
             (`tidemark.decoded.request.bytes.max`). DIFFERS: Kafka has no such bound.
         connections_max: open connections of all listeners (`max.connections`).
-        connections_per_ip_max: of one address (`max.connections.per.ip`).
-            DIFFERS: Kafka's default has no limit; then one client takes all descriptors.
+        connections_per_ip_max: open connections of one address (`max.connections.per.ip`). DIFFERS:
+            Kafka's default has no limit, so that one client can use up all descriptors.
         connections_per_ip_overrides: address -> limit (`max.connections.per.ip.overrides`).
-        idle_ms_max: without a request or an answer (`connections.max.idle.ms`, `NEVER_MS` where
-            that is negative).
-        frame_ms_max: from the first to the last byte of one request, or from one progress of a
-            large one to the next (`tidemark.request.receive.timeout.ms`).
-            DIFFERS: Kafka lets a trickle live as long as it is not idle.
-        write_ms_max: without the peer taking a byte of what waits for it
-            (`tidemark.connection.write.timeout.ms`). DIFFERS: as above.
-        in_flight_max: requests of one connection without an answer; reading pauses there
+        idle_ms_max: time without a request or an answer (`connections.max.idle.ms`, `NEVER_MS`
+            where that is negative).
+        frame_ms_max: time from the first to the last byte of one request, or between two progresses
+            of a large one (`tidemark.request.receive.timeout.ms`). DIFFERS: Kafka keeps a slow
+            sender connected as long as it is not idle.
+        write_ms_max: time in which the peer takes no byte of the data waiting for it
+            (`tidemark.connection.write.timeout.ms`). DIFFERS: Kafka has no such limit.
+        in_flight_max: unanswered requests of one connection at which reading pauses
             (`tidemark.connection.in.flight.max`).
-        unsent_bytes_max: bytes waiting for one peer; reading pauses there
+        unsent_bytes_max: bytes waiting for one peer at which reading pauses
             (`tidemark.connection.unsent.bytes.max`).
-        all_unsent_bytes_max: bytes waiting for all peers, in memory; above, the connections with
+        all_unsent_bytes_max: bytes in memory waiting for all peers. Above it, the connections with
             the most are closed (`tidemark.connections.unsent.bytes.max`).
         send_buffer_bytes: -1 leaves it to the system (`socket.send.buffer.bytes`).
         receive_buffer_bytes: -1 leaves it to the system (`socket.receive.buffer.bytes`).
-        descriptors_max: a connection whose descriptor has this number or a higher one is refused;
-            0: what the process may open, less a reserve for files; `NO_BOUND`: the reserve, too.
-            DIFFERS: Kafka takes connections until no file can be opened any more.
+        descriptors_max: a connection whose descriptor has this number or a higher one is refused.
+            0: the limit of the process, less a reserve for files; `NO_BOUND`: no reserve. DIFFERS:
+            Kafka accepts connections until no file can be opened.
         backlog: `socket.listen.backlog.size`.
-        unauthenticated_max: connections whose peer has not authenticated itself yet, where the
-            listener wants it; the oldest is closed for the next one, so that nobody can hold them.
-        unauthenticated_ms_max: how long they may take for it.
+        unauthenticated_max: connections whose peer has not authenticated yet, on listeners that
+            require it. The oldest is closed for the next one, so that a client cannot occupy them
+            all.
+        unauthenticated_ms_max: time in which a peer must authenticate.
     """
 
     request_bytes_max: int = 104_857_600

@@ -1,7 +1,7 @@
 """The listening sockets of a listener: one for each address of its name.
 
 `localhost` is 127.0.0.1 and ::1, and clients try either first. An address that this machine does
-not have (a name in /etc/hosts, IPv6 switched off) is passed over while another one is there.
+not have (a name in /etc/hosts, IPv6 switched off) is skipped if another one can be bound.
 """
 
 import errno
@@ -16,19 +16,19 @@ log = logging.getLogger(__name__)
 
 _NOT_HERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT})
 _TRIES: Final = 10
-"""For a port that the system chose for one address, and that is taken at another one."""
+"""Attempts to find a port that is free at all addresses, where the system chooses the port."""
 
 _Address = tuple[socket.AddressFamily, tuple[Any, ...]]
-"""Family and what `bind` wants: host, port, and of IPv6 flow and scope."""
+"""Family, and the argument of `bind`: host, port, and for IPv6 flow and scope."""
 
 
 def listen(listener: ListenerAddress, limits: NetworkLimits) -> list[socket.socket]:
     """Bind a listener's name on all its addresses, on the same port.
 
-    DIFFERS: Kafka binds the first one, and clients that try another are refused.
+    DIFFERS: Kafka binds the first address, and clients that try another are refused.
 
     Raises:
-        OSError: names the listener; none of its addresses is bound.
+        OSError: names the listener; no address is left bound.
     """
     tries = _TRIES if listener.port == 0 else 1
     while True:
@@ -66,7 +66,7 @@ def _listen(listener: ListenerAddress, limits: NetworkLimits) -> list[socket.soc
 
 
 def _addresses(listener: ListenerAddress) -> list[_Address]:
-    """All addresses of a name, each once; an empty name means every one, as in Kafka."""
+    """All addresses of a name, without duplicates; an empty name means all, as in Kafka."""
     infos = socket.getaddrinfo(
         listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )

@@ -1,8 +1,8 @@
-"""How the answers of a connection go out: when the socket takes them, and from cold files.
+"""Sends the answers of a connection, including those from files that are not in the page cache.
 
-A send goes as far as the socket, the time slice of the connection or the page cache allow. What is
-left continues when the socket has room again, or when a thread has read the cold piece at its head:
-the loop never waits for a disk.
+A send ends when the socket is full, the time slice is over, or the next piece of a file is cold. It
+continues when the socket has room again, or when a thread has read the cold piece: the event loop
+never waits for a disk.
 """
 
 import socket
@@ -17,8 +17,9 @@ class Outflow:
     """Sends what one connection's `Sender` holds.
 
     Attributes:
-        since_ms: when the peer last took a byte of what waits for it; 0: nothing does.
-        is_waiting: until the socket has room, or the next time slice begins.
+        since_ms: when the peer last took a byte of the data waiting for it (monotonic); 0: none
+            waits.
+        is_waiting: waits until the socket has room, or the next time slice begins.
     """
 
     __slots__ = (
@@ -43,14 +44,14 @@ class Outflow:
         on_capacity: Callable[[], None],
         close: Callable[[str, bool], None],
     ) -> None:
-        """Send from `sender`; it calls `end` of this when it is over.
+        """Prepare to send from `sender`; the connection calls `end` when it closes.
 
         Args:
-            server: owns the loop, and the threads that read files.
-            sock: of the connection, non-blocking.
-            sender: what waits.
+            server: owner of the event loop and of the threads that read files.
+            sock: non-blocking socket of the connection.
+            sender: queue to send from.
             on_capacity: called when more can be sent.
-            close: called with the reason, and whether it is an ordinary one, when nothing can.
+            close: called with a reason when sending has failed, and with True for an ordinary end.
         """
         self._server, self._sock, self._sender = server, sock, sender
         self._on_capacity, self._close = on_capacity, close
@@ -60,7 +61,7 @@ class Outflow:
         self._sent_enough = False  # the rest waits for the next time slice
 
     def send(self) -> bool:
-        """Send what can be sent now; say whether nothing is left."""
+        """Send as much as possible now; returns whether nothing is left."""
         if self._ended or self._is_warming or self._sent_enough:
             return False
         sender = self._sender
@@ -98,12 +99,12 @@ class Outflow:
         self._server.loop.remove_writer(self._sock)
 
     def _on_writable(self) -> None:
-        """The peer has freed memory, or everybody else who has something to do has done it."""
+        """The peer has freed memory, or the other connections have had their time slice."""
         self._sent_enough = False
         self._on_capacity()
 
     def _warm(self, piece: FileRegion) -> None:
-        """Have a thread read what the page cache does not hold."""
+        """Have a thread read a piece that the page cache does not hold."""
         self._is_warming = True
         self.since_ms = 0
         if self.is_waiting:
@@ -128,14 +129,14 @@ class Outflow:
         self._server.read_cold(piece, done)
 
     def end(self) -> None:
-        """The connection is closed: send nothing more."""
+        """Send nothing more: the connection is closed."""
         self._ended = True
         if self.is_waiting:
             self._wait_no_longer()
         self._on_capacity = self._close = (
-            _nothing  # else connection and outflow would keep each other
+            _nothing  # breaks the reference cycle of connection and outflow
         )
 
 
 def _nothing(*_: object) -> None:
-    """Called of a connection that has ended."""
+    """Replaces the callbacks of a closed connection."""

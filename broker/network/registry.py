@@ -1,13 +1,13 @@
-"""Which APIs this listener serves, and how the network finds their code.
+"""The APIs of a listener and the handlers that serve them.
 
-A handler is an api key, a range of versions, and a method that serves a request: with the request
-decoded (`DecodedHandler`), or with the frame's bytes (`RawHandler`). ApiVersions is derived from
-the table, so an API that has no handler is absent from the answer and its requests close the
-connection.
+A handler is an api key, a range of versions, and a method that serves a request. The method takes
+the decoded request (`DecodedHandler`) or the frame's bytes (`RawHandler`). The answer to
+ApiVersions is derived from the table. So an API without a handler is absent from it, and requests
+of that API close the connection.
 
-The frame's bytes are recycled as soon as the method has returned (a coroutine has not even begun
-to run then), so nobody may keep a view of them. Records of a Produce request are such views; all
-other values are copies.
+The frame's bytes are recycled as soon as the method has returned; a coroutine has not begun to run
+by then. So a handler must keep no view of them. Records of a decoded Produce request are such
+views; all other values are copies.
 """
 
 from abc import ABC, abstractmethod
@@ -25,12 +25,14 @@ from kafka_protocol.wire.schema import Versions
 class RequestContext:
     """Facts about one request that are not in its body.
 
-    `received_ms` is the wall clock at the wake-up that read the request's last byte. `client_id` is
-    empty where the client sent null. It comes from outside: escape it before it is logged, and let
-    no right follow from it: who a peer is tells its `session`. What `is_forwarded` came in an
-    Envelope: a client asked it of a broker. `received_ns`, `begun_ns` and `returned_ns` are
-    monotonic: the wake-up that read its last byte, the turn that it was begun in, and the return of
-    its handler where the answer comes later, else 0.
+    Attributes:
+        client_id: empty where the client sent null. It is not authenticated: escape it in logs, and
+            grant no right by it; `session` has the principal.
+        received_ms: wall clock of the wake-up that read the request's last byte.
+        is_forwarded: a broker sent it in an Envelope, for a client.
+        received_ns: monotonic time of the same wake-up.
+        begun_ns: monotonic begin of the time slice that serves it.
+        returned_ns: monotonic time when the handler returned a future; 0: it returned an answer.
     """
 
     api_key: int
@@ -48,7 +50,7 @@ class RequestContext:
 
 
 class CloseConnection(TidemarkError):
-    """The only right answer is none: the connection closes, `reason` goes into its log line."""
+    """Closes the connection without an answer; `reason` goes into the log line."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -56,13 +58,13 @@ class CloseConnection(TidemarkError):
 
 
 class ApiHandler(ABC):
-    """One API as served here; an API's handler is one of the two classes below.
+    """One API as served here; each handler is a `DecodedHandler` or a `RawHandler`.
 
     Attributes:
         api_key: Kafka's number of the API.
-        versions: the versions that are served, both ends inclusive.
-        advertised_min_version: lowest version named by ApiVersions where it differs; Produce names
-            0 (librdkafka before 2.11 sends no compression otherwise) and serves 3 on.
+        versions: served versions, both ends inclusive.
+        advertised_min_version: lowest version in the answer to ApiVersions if it differs. Produce
+            names 0 and serves from 3 on: librdkafka before 2.11 sends no compression otherwise.
     """
 
     api_key: ApiKey
@@ -71,15 +73,15 @@ class ApiHandler(ABC):
 
 
 class DecodedHandler(ApiHandler):
-    """Gets requests decoded, and returns structs.
+    """A handler that takes decoded requests and returns structs.
 
-    Where the answer is an awaitable, nothing behind the request on its connection is served before
-    it is there, as in Kafka; but see `HandlerTable.may_overtake`.
+    While an awaitable answer is pending, later requests of the same connection are not served, as
+    in Kafka; except where `HandlerTable.may_overtake` is set.
 
     Attributes:
-        waits_for_others: the answer comes after requests of other clients. So one that decodes to
-            much is not counted while it waits: those that it waits for may wait in the queue
-            behind.
+        waits_for_others: the answer depends on requests of other clients. Such a large request does
+            not count against the decoding memory while it waits: the requests that it waits for may
+            be queued for that memory.
     """
 
     waits_for_others = False
@@ -97,16 +99,16 @@ class DecodedHandler(ApiHandler):
             The response struct, or an awaitable of it.
 
         Raises:
-            CloseConnection: there is no answer but the end of the connection.
+            CloseConnection: end the connection without an answer.
         """
 
 
 class RawHandler(ApiHandler):
-    """Gets the frame and returns bytes: for the two hot APIs.
+    """A handler that takes the frame and returns bytes: for Produce and Fetch.
 
     Attributes:
-        is_change: what a request of it changes must be there for those behind it on the connection.
-            Only further ones of the same API are served while it has no answer.
+        is_change: later requests of the connection must see the effect of this one. While it has no
+            answer, only requests of the same API are served.
     """
 
     is_change = False
@@ -125,25 +127,27 @@ class RawHandler(ApiHandler):
             protocol has no answer (Produce with acks=0).
 
         Raises:
-            CloseConnection: there is no answer but the end of the connection.
-            MalformedMessageError: the body is no such request.
+            CloseConnection: end the connection without an answer.
+            MalformedMessageError: the body cannot be decoded.
         """
 
 
 @dataclass(slots=True)
 class OrderedAnswer:
-    """An answer that nothing behind its request on the connection may overtake.
+    """An answer that must precede everything behind its request on the connection.
 
-    The connection serves nothing more until it is there. A frame longer than `KEPT_FRAME_BYTES` is
-    not recycled, see `own_body`.
+    The connection serves nothing more until it is ready. A frame longer than `KEPT_FRAME_BYTES` is
+    not recycled until then; see `own_body`.
 
     Attributes:
-        serve: makes the answer, given this; where the client hangs up that is cancelled.
-        elements: how many the request may decode to by its length; `serve` is called when there is
-            memory for them.
-        count: counts them, on a thread, when there is; what they are fewer is given back then.
-        continues: it is not cancelled any more.
-        let_go: the handler calls it when it keeps little of what it decoded and waits for others.
+        serve: makes the answer, called with this object; cancelled if the client disconnects.
+        elements: upper bound of the elements it decodes to, by its length; `serve` is called when
+            there is memory for them.
+        count: counts the elements exactly, on a thread, once that memory is taken; the difference
+            is given back.
+        continues: set by the handler: from now on it is not cancelled.
+        let_go: called by a handler that has dropped most of the decoded request and waits for other
+            requests.
     """
 
     serve: "Callable[[OrderedAnswer], Awaitable[Any]]"
@@ -154,13 +158,13 @@ class OrderedAnswer:
 
 
 KEPT_FRAME_BYTES: Final = 1024 * 1024
-"""A longer frame has memory of its own."""
+"""A longer frame has a buffer of its own."""
 
 
 def own_body(frame: memoryview, offset: int) -> memoryview:
-    """The body of a request that is answered by `OrderedAnswer`, for as long as it is served.
+    """The body of a request with an `OrderedAnswer`, writable until the answer is there.
 
-    Writable.
+    A short body is copied out of the shared buffer.
     """
     body = frame[offset:]
     return body if len(frame) > KEPT_FRAME_BYTES else memoryview(bytearray(body))
@@ -173,9 +177,9 @@ class HandlerTable:
     """All handlers of one kind of listener, by api key.
 
     Attributes:
-        may_overtake: requests are served although earlier ones of their connection wait. Among
-            controllers and brokers a connection carries what must not wait for each other: a Vote
-            behind a Fetch that waits for news, a heartbeat behind the creation of many topics.
+        may_overtake: later requests of a connection are served while earlier ones wait. Connections
+            among controllers and brokers need it: a Vote must not wait for a Fetch that waits for
+            records, nor a heartbeat for the creation of many topics.
     """
 
     def __init__(self, handlers: Iterable[Handler] = (), *, may_overtake: bool = False) -> None:
@@ -185,12 +189,12 @@ class HandlerTable:
             self.add(handler)
 
     def add(self, handler: Handler) -> None:
-        """Add a handler. A second one for the same key is a mistake of ours."""
+        """Add a handler; its api key must be new."""
         assert handler.api_key not in self._by_key, f"two handlers for api key {handler.api_key}"
         self._by_key[handler.api_key] = handler
 
     def get(self, api_key: int) -> Handler | None:
-        """Return the handler of an api key, None where it is not served."""
+        """Return the handler of an api key; None: the API is not served here."""
         return self._by_key.get(api_key)
 
     def __iter__(self) -> Iterator[Handler]:

@@ -1,19 +1,19 @@
-"""The memory that the large requests of all connections may take together, as bytes or as objects.
+"""The memory of all large requests together: a bound on their bytes, and one on their objects.
 
-A frame that gets a buffer of its own takes its whole length before its bytes are received, and
-gives it back when nothing uses them any more. As in Kafka it may take it while anything is left: so
-the bound and one largest request are taken at most, and a frame that was begun never waits for
-another one. Where nothing is left its connection is not read; it waits in the queue.
+A frame with its own buffer takes its whole length before its bytes are received, and gives it back
+after the last use. As in Kafka a frame may begin while any memory is left. So at most the bound and
+one largest request are taken, and a frame that has begun never waits for another one. With no
+memory left, the connection waits in a queue and is not read.
 
-Addresses have their time slices, and connections of an address in the order in which they came. An
-address that holds half of the memory takes no more of it: a client that announces much and sends
-nothing holds up those beside it, and nobody else.
-DIFFERS: Kafka knows no addresses; its connections continue in any order.
+Addresses take turns, and so do the connections of an address, in the order in which they came. An
+address that holds half of the memory gets no more. So a client that announces much and sends
+nothing delays the clients at its own address only. DIFFERS: Kafka does not distinguish addresses;
+its connections continue in any order.
 
-`WideRequests` keeps a second one by the same rules, of what requests decode to.
+`WideRequests` has a second instance, for the size of decoded requests.
 
-Small frames take nothing, for they are received in the buffer that all connections share: votes,
-heartbeats and fetches continue whatever is taken here.
+Small frames take nothing, because they are received in the shared buffer: votes, heartbeats and
+fetches never wait here.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,9 @@ from runtime.clock import Clock
 from runtime.metrics import Counter, Gauge, Registry
 
 SHARES: Final = 2
-"""The part of an address is the whole divided by this."""
+"""One address may hold the whole divided by this."""
 CALLED_AT_ONCE_MAX: Final = 64
-"""Connections that continue in one iteration of the loop."""
+"""Connections that may continue in one iteration of the loop."""
 
 
 class Waiter(Protocol):
@@ -34,21 +34,21 @@ class Waiter(Protocol):
 
     @property
     def address(self) -> str:
-        """Of the peer, without its port."""
+        """The peer's address without its port."""
         ...
 
     def memory_is_there(self) -> None:
-        """Ask again: it is the next."""
+        """Called when memory is free: ask again in this call."""
         ...
 
     def fail(self, error: Exception) -> None:
-        """End: `memory_is_there` raised this."""
+        """Called if `memory_is_there` raised `error`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryMetrics:
-    """What is told of a memory; see `of_frames` and `of_objects`."""
+    """Metrics of one memory; made by `of_frames` or `of_objects`."""
 
     used: Gauge
     available: Gauge
@@ -57,7 +57,7 @@ class MemoryMetrics:
 
 
 def of_frames(metrics: Registry) -> MemoryMetrics:
-    """Of the bytes of large requests."""
+    """Metrics of the bytes of large requests."""
     return MemoryMetrics(
         used=metrics.gauge(
             "kafka_network_SocketServer_MemoryPoolUsed",
@@ -79,7 +79,7 @@ def of_frames(metrics: Registry) -> MemoryMetrics:
 
 
 def of_objects(metrics: Registry) -> MemoryMetrics:
-    """Of what large requests decode to."""
+    """Metrics of the objects that large requests decode to."""
     return MemoryMetrics(
         used=metrics.gauge(
             "tidemark_requests_decoded_bytes",
@@ -101,7 +101,7 @@ def of_objects(metrics: Registry) -> MemoryMetrics:
 
 
 class RequestMemory:
-    """Belongs to one event loop.
+    """A bound on memory, with a queue for each address. Belongs to one event loop.
 
     Attributes:
         used_bytes: taken now; at most the bound and one request.
@@ -128,29 +128,31 @@ class RequestMemory:
         call_soon: Callable[[Callable[[], None]], object],
         metrics: "MemoryMetrics",
     ) -> None:
-        """Nothing is taken; `call_soon` has a function called in a later iteration of the loop."""
+        """Take nothing yet; `call_soon` runs a function in a later iteration of the loop."""
         self._bound, self._clock, self._call_soon = bytes_max, clock, call_soon
         self.used_bytes = 0
         self._held: dict[str, int] = {}  # address -> bytes
-        self._queues: dict[str, dict[Waiter, int]] = {}  # address -> who waits, and since when
+        # address -> waiting connections, and since when
+        self._queues: dict[str, dict[Waiter, int]] = {}
         self._called: Waiter | None = None
         self._call_is_due = False
         self._depleted_since_ms: int | None = None
-        # Changed, not set: the servers of a process, of clients and of controllers, share them; and
-        # by `show`, which the server calls at times: a frame costs no metric.
+        # The client and the controller server of a process share these metrics, so they are changed
+        # and never set. `show` changes them, at intervals: a frame pays nothing for them.
         self._shown_bytes = 0
         self._metrics = metrics
         metrics.available.inc(bytes_max)
 
     def is_short_for(self, address: str) -> bool:
-        """Whether no request from there may begin now."""
+        """Whether no request of the address may begin now."""
         held = self._held.get(address, 0)
         return self.used_bytes >= self._bound or held * SHARES >= self._bound
 
     def ask(self, waiter: Waiter) -> bool:
-        """Say whether a frame may begin; where not, the connection is called when it may ask again.
+        """Whether a frame may begin; if not, its connection is queued and called later.
 
-        A newcomer does not overtake those who were called and have not had their time slice.
+        The called connection must ask again. A newcomer does not overtake connections that are
+        queued or about to be called.
         """
         address = waiter.address
         if waiter is self._called:
@@ -165,7 +167,7 @@ class RequestMemory:
         return False
 
     def leave(self, waiter: Waiter) -> None:
-        """The connection waits no longer."""
+        """Remove the connection from the queue, if it is there."""
         queue = self._queues.get(waiter.address)
         if queue is not None and queue.pop(waiter, None) is not None:
             self._metrics.waiting.inc(-1)
@@ -174,12 +176,12 @@ class RequestMemory:
                 self.show()
 
     def take(self, address: str, size_bytes: int) -> None:
-        """A frame begins that asked before, or need not ask."""
+        """Count a frame that begins; it may exceed the bound."""
         self.used_bytes += size_bytes
         self._held[address] = self._held.get(address, 0) + size_bytes
 
     def give_back(self, address: str, size_bytes: int) -> None:
-        """The bytes of a frame are used no more."""
+        """Count a frame out, and call waiting connections in a later iteration of the loop."""
         self.used_bytes -= size_bytes
         left = self._held.get(address, 0) - size_bytes
         if left:
@@ -190,17 +192,17 @@ class RequestMemory:
             self._call()
 
     def longest_wait_ms(self, now_ms: int) -> int:
-        """How long the connection waits that has waited longest."""
+        """The longest wait of a queued connection; 0: none waits."""
         firsts = [next(iter(queue.values())) for queue in self._queues.values()]
         return now_ms - min(firsts, default=now_ms)
 
     def waiting_since(self, ms: int) -> list[Waiter]:
-        """Those that wait since then or longer."""
+        """Connections that have waited since `ms` (monotonic, inclusive) or longer."""
         queues = self._queues.values()
         return [one for queue in queues for one, since_ms in queue.items() if since_ms <= ms]
 
     def show(self) -> None:
-        """Bring the metrics up to now."""
+        """Bring the metrics up to date."""
         more = self.used_bytes - self._shown_bytes
         self._shown_bytes = self.used_bytes
         self._metrics.used.inc(more)
@@ -211,7 +213,7 @@ class RequestMemory:
             self._metrics.depleted_ms.inc(now_ms - since_ms)
             self._depleted_since_ms = now_ms if self._queues else None
 
-    # -- time slices
+    # -- whose turn it is
 
     def _call(self) -> None:
         if not self._call_is_due:
@@ -235,9 +237,9 @@ class RequestMemory:
             self._call()
 
     def _next(self) -> Waiter | None:
-        """Take the connection out of its queue whose turn it is, if one may continue."""
+        """Dequeue the next connection that may continue; None: there is none."""
         if self.used_bytes >= self._bound:
-            return None  # without a look at each address: thousands may wait
+            return None  # checked first: thousands of addresses may wait
         address = next((one for one in self._queues if not self.is_short_for(one)), None)
         if address is None:
             return None
@@ -245,7 +247,7 @@ class RequestMemory:
         waiter = next(iter(queue))
         del queue[waiter]
         if queue:
-            self._queues[address] = queue  # the other addresses are before it now
+            self._queues[address] = queue  # to the end: other addresses come first
         self._metrics.waiting.inc(-1)
         if not self._queues:
             self.show()

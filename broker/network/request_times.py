@@ -1,18 +1,18 @@
 """How long requests take, by API, under Kafka's names.
 
-Every request is measured, until its answer is ready and then until that is sent; of those below
-`SLOW_NS` the first is written down, and then one in `FAST_COUNTED`, for all. So counts are exact up
-to that number, and a small request pays little more than two readings of a clock:
-`benchmarks.small_requests` says how much. Sends that take that long are all written down, others
-with their requests.
+Every request is timed, until its answer is ready and then until that is sent. Requests faster than
+`SLOW_NS` are sampled: the first is recorded, and then one in `FAST_COUNTED`, with that weight. So
+counts are exact up to `FAST_COUNTED`, and a small request pays for little more than two clock
+readings (`benchmarks.small_requests` measures it). Slow requests and slow sends are all recorded; a
+fast send is recorded if its request was.
 
-A request begins with the turn of its connection: no clock is read for it. So what others of the
-same turn took, less than `slices.SLICE_NS`, is in its LocalTimeMs.
+The queue time ends with the begin of the connection's time slice, so no clock is read for it. So
+the time of earlier requests in the same slice, less than `time_slices.SLICE_NS`, is in LocalTimeMs.
 
-DIFFERS: the total ends when the answer is ready for the connection, and what a peer takes to read
-it is in ResponseSendTimeMs alone: a connection sends many answers at once. The time that an answer
-waits for earlier ones of its connection is there, too: Kafka's ResponseQueueTimeMs does not exist.
-Source: kafka.network:type=RequestMetrics of Apache Kafka 4.3.
+DIFFERS: TotalTimeMs ends when the answer is ready for the connection, because a connection sends
+many answers at once. ResponseSendTimeMs has the time a peer takes to read it, and the time the
+answer waits for earlier ones of its connection. Kafka's ResponseQueueTimeMs does not exist. Source:
+kafka.network:type=RequestMetrics of Apache Kafka 4.3.
 """
 
 from typing import Final
@@ -39,24 +39,24 @@ class RequestTimes:
     __slots__ = ("_fast_left", "_local", "_queue", "_remote", "_send", "_stands_for", "_total")
 
     def __init__(self, metrics: Registry, name: str) -> None:
-        """Take Kafka's name of the API, such as Produce."""
+        """`name` is Kafka's name of the API, such as Produce."""
         self._total, self._queue, self._local, self._remote, self._send = (
             metrics.histogram(
                 f"kafka_network_RequestMetrics_{part}", text, ("request",), _BUCKETS_MS
             ).labels(name)
             for part, text in _PARTS.items()
         )
-        self._fast_left = self._stands_for = 1  # the first is written down
+        self._fast_left = self._stands_for = 1  # the first is recorded
 
     def answered(self, context: RequestContext, now_ns: int) -> int:
-        """Note that the answer is ready, or that there is none.
+        """Record that the answer is ready, or that there is none.
 
         Args:
-            context: with the times at which it was received, begun and left to others.
+            context: has the times at which it was received, begun and left to others.
             now_ns: monotonic.
 
         Returns:
-            For how many requests it was written down; 0: it was not.
+            The number of requests that this one was recorded for; 0: it was not recorded.
         """
         total_ns, times = now_ns - context.received_ns, 1
         if total_ns < SLOW_NS:
@@ -73,10 +73,10 @@ class RequestTimes:
         return times
 
     def sent(self, send_ns: int, times: int) -> None:
-        """Note that the last byte of an answer is with the socket.
+        """Record that the last byte of an answer is in the socket.
 
         Args:
             send_ns: since it was ready.
-            times: as `answered` returned it; a slow send stands for itself alone.
+            times: result of `answered`; a slow send counts once.
         """
         self._send.observe(send_ns / _MS_NS, 1 if send_ns >= SLOW_NS else times)

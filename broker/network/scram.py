@@ -1,16 +1,15 @@
 """SCRAM-SHA-256 (RFC 5802, RFC 7677) for the one user of a listener: the server's side. Pure.
 
-Both sides prove that they know a password, and no byte of it crosses the wire. What Kafka's own
-server takes and refuses is taken and refused here: the channel binding flag `n` alone, an
-authorization identity only where it is the user's own name, extensions of the first message
-without effect.
+Both sides prove that they have the password, and no byte of it is sent. The module accepts the same
+messages as Kafka's own server. The channel binding flag must be `n`. An authorization identity must
+be the user's own name. Extensions of the first message have no effect.
 
-Own code, in place of a library: the known one, scramp, refuses other messages than Kafka's server
-does, and brings a parser of certificates for channel binding, of which Kafka's protocol knows none.
+No library is used: scramp refuses other messages than Kafka's server does. It also depends on a
+parser of certificates for channel binding, which Kafka's protocol does not have.
 
-DIFFERS: Kafka does not compare the channel binding of the last message with the flag of the first,
-and leaves extensions of the last one out of the proof; the RFC wants both. A mandatory extension
-ends here in the first message, in Kafka by a proof that does not fit.
+DIFFERS: Kafka does not compare the channel binding of the last message with the flag of the first.
+It also leaves extensions of the last one out of the proof. The RFC requires both. A mandatory
+extension ends here in the first message, in Kafka by a proof that does not fit.
 """
 
 import hashlib
@@ -24,7 +23,7 @@ from typing import Final
 from broker.network.authentication import AuthenticationRefusedError
 
 ITERATIONS_MIN: Final = 4_096
-"""Clients refuse fewer; RFC 7677 names them as the least."""
+"""The minimum of RFC 7677; clients refuse fewer."""
 _HASH: Final = "sha256"
 
 _NAME: Final = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
@@ -43,7 +42,7 @@ _CLIENT_FINAL: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server keeps of a password: it proves the server, and does not log a client in."""
+    """A server's credential for one password; it cannot be used to log in as the client."""
 
     salt: bytes
     iterations: int
@@ -52,11 +51,11 @@ class ScramCredential:
 
     @classmethod
     def of(cls, password: bytes, salt: bytes, iterations: int) -> "ScramCredential":
-        """Derive it; some milliseconds of a CPU.
+        """Derive the keys, which takes some milliseconds of CPU time.
 
         Args:
-            password: of ASCII, so that it is its own normal form (SASLprep).
-            salt: other for each password and cluster; not secret.
+            password: ASCII, so that it is its own normal form (SASLprep).
+            salt: different for each password and cluster; not secret.
             iterations: at least `ITERATIONS_MIN`.
         """
         assert iterations >= ITERATIONS_MIN
@@ -70,8 +69,8 @@ class ScramAuthenticator:
     """SCRAM-SHA-256 for the one user of a listener.
 
     Attributes:
-        mechanism: the only one.
-        principal: of a peer that has proven the password.
+        mechanism: SASL name.
+        principal: principal of a peer that has proven the password.
     """
 
     mechanism = "SCRAM-SHA-256"
@@ -79,12 +78,12 @@ class ScramAuthenticator:
     def __init__(
         self, user: str, credential: ScramCredential, principal: str, nonce: Callable[[], str]
     ) -> None:
-        """Take the user; `nonce` makes printable ASCII without a comma, new at each call."""
+        """`nonce` returns printable ASCII without a comma, different at each call."""
         self._user, self._credential = user.encode(), credential
         self._nonce, self.principal = nonce, principal
 
     def exchange(self) -> Generator[bytes, bytes, bytes]:
-        """Take the client's two messages; see `Authenticator`."""
+        """Take the client's first and final message."""
         first = _CLIENT_FIRST.fullmatch((yield b""))
         if first is None or _plain(first["user"]) != self._user:
             raise self._refused()
@@ -109,7 +108,7 @@ class ScramAuthenticator:
         return b"v=" + b64encode(hmac.digest(known.server_key, spoken, _HASH))
 
     def _refused(self) -> AuthenticationRefusedError:
-        """In Kafka's words, the same for whatever was wrong."""
+        """Kafka's text, the same for each cause."""
         return AuthenticationRefusedError(
             "Authentication failed during authentication due to invalid credentials with SASL "
             f"mechanism {self.mechanism}"

@@ -1,12 +1,12 @@
-"""What waits to be sent to one peer: bytes of ours and regions of files.
+"""The output queue of one connection: bytes and regions of files.
 
-Bytes that stand together go out in one call. A region goes out by sendfile without passing the
-heap, but only where the page cache holds it: a page fault here would stall every client of the
-broker. A cold piece is named to the caller, which has it read by a thread and puts it back.
+Consecutive bytes are sent in one call. A region is sent by sendfile, without passing the heap, but
+only where the page cache holds it: a page fault here would stall all clients of the broker. `send`
+returns a cold piece to its caller, which has a thread read it and then calls `replace_head`.
 
-A fetch of thousands of partitions is answered with as many regions, each some calls of the system;
-and a peer that reads as fast as we send never fills its socket. So a time slice ends after some
-calls or some bytes, and the caller sends on when everybody else has had theirs.
+The answer to a fetch of thousands of partitions has as many regions, at some system calls each. A
+peer that reads as fast as the broker sends never fills its socket. So a time slice ends after a
+number of calls or bytes, and the caller continues after the other connections.
 """
 
 import socket
@@ -21,27 +21,27 @@ from runtime.disk import Disk, FileRegion
 from runtime.disk_errors import PEER
 
 JOIN_BYTES_MAX = 64 * 1024
-"""Up to here joining parts and one plain send is cheaper than a gather list."""
+"""Up to this size, joining parts and one plain send is cheaper than a gather list."""
 
 GATHER_PARTS_MAX = 512
 PIECE_BYTES = 1024 * 1024
-"""How much of a region is probed, sent or warmed at a time."""
+"""Size of the piece of a region that is probed, sent or read at a time."""
 SLICE_CALLS = 128
-"""So many parts or runs of parts are sent in one time slice: 1 to 2 ms."""
+"""Runs of parts sent in one time slice: 1 to 2 ms."""
 SLICE_BYTES = 8 * PIECE_BYTES
-"""So many bytes are sent in one time slice, or one call more: 2 to 4 ms."""
+"""Bytes sent in one time slice, plus those of one call: 2 to 4 ms."""
 
 
 class SendFailed(TidemarkError):
-    """The answer cannot be completed; the stream is useless from here on."""
+    """The answer cannot be completed, so the connection must close."""
 
 
 class FileFailed(SendFailed):
-    """A file could not be read: not the peer's fault.
+    """A file could not be read; the peer is not at fault.
 
     Attributes:
-        path: of the file.
-        error: why.
+        path: path of the file.
+        error: cause.
     """
 
     def __init__(self, path: Path | str, error: OSError) -> None:
@@ -50,13 +50,13 @@ class FileFailed(SendFailed):
 
 
 class Sender:
-    """The queue of one connection's output.
+    """The output queue of one connection.
 
     Attributes:
-        queue: the parts that wait.
-        sending: the answers that were not noted as sent, the oldest first.
-        unsent_bytes: what waits, regions included.
-        slice_is_over: the last `send` left something although the socket is not full.
+        queue: unsent parts.
+        sending: answers not yet recorded as sent, the oldest first.
+        unsent_bytes: size of the queue, regions included.
+        slice_is_over: the last `send` ended before the socket was full or the queue empty.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class Sender:
         self._regions = 0
         self._region_bytes = 0
         self._region_sent = 0  # of the region at the head of the queue
-        self._probed_end = 0  # of the same region: known to be resident up to here
+        self._probed_end = 0  # of the same region: exclusive end of the resident part
         self.unsent_bytes = 0
         self.slice_is_over = False
 
@@ -97,7 +97,7 @@ class Sender:
 
     @property
     def memory_bytes(self) -> int:
-        """What waits but for the regions of files."""
+        """Size of the queue without regions of files."""
         return self.unsent_bytes - self._region_bytes
 
     def send(self) -> FileRegion | None:
@@ -109,7 +109,7 @@ class Sender:
         Raises:
             OSError: the peer is gone.
             FileFailed: a file cannot be read.
-            SendFailed: a file is shorter than the region that was promised from it.
+            SendFailed: a file is shorter than its region.
         """
         calls_left, floor_bytes = SLICE_CALLS, self.unsent_bytes - SLICE_BYTES
         self.slice_is_over = False
@@ -133,7 +133,7 @@ class Sender:
         return None
 
     def note_sent(self, now_ns: int) -> None:
-        """Note that all answers of which nothing waits any more are sent now (monotonic)."""
+        """Record the answers that have been sent completely by `now_ns` (monotonic)."""
         sent, left_bytes = self.sending, self.unsent_bytes
         if left_bytes:
             count = len(sent)
@@ -147,14 +147,18 @@ class Sender:
         sent.clear()
 
     def replace_head(self, piece: FileRegion, data: bytes) -> None:
-        """Put the bytes of a cold piece in its place."""
+        """Put the bytes of a cold piece in its place.
+
+        Raises:
+            SendFailed: the file was shorter than its region.
+        """
         if len(data) != piece.size_bytes:
             raise SendFailed(f"{piece.file.path} is shorter than the region promised from it")
         self._advance_region(piece.size_bytes)
         self.queue.appendleft(data)
 
     def _send_bytes(self) -> bool:
-        """Send the bytes up to the next region; say whether all of them went out."""
+        """Send the bytes up to the next region; returns whether all were sent."""
         queue = self.queue
         if not self._regions:
             flags = 0
@@ -166,7 +170,7 @@ class Sender:
             else:
                 parts = list(islice(queue, GATHER_PARTS_MAX))
         else:
-            # More follows at once: do not send a packet for a header alone.
+            # A region follows: avoid a packet with the header alone.
             flags = socket.MSG_MORE
             parts = []
             for part in islice(queue, GATHER_PARTS_MAX):

@@ -1,8 +1,8 @@
-"""Listening sockets and the connections they gave.
+"""Listening sockets and their connections.
 
-One event loop owns everything here. The server accepts, counts connections per address, enforces
-deadlines once a second, and stops in order: no new connections, answers of running requests out,
-then the end.
+One event loop owns everything here. The server accepts, counts connections per address and enforces
+deadlines twice a second. It stops in order: no new connections, then the answers of running
+requests, then the end.
 """
 
 import asyncio
@@ -46,21 +46,21 @@ log = logging.getLogger(__name__)
 SCRATCH_BYTES = 64 * 1024
 SWEEP_MS = 500
 GIVES_WAY_MS = 1_000
-"""A connection that has been idle for so long may lose its descriptor to another one or a file."""
+"""A connection idle for this long may be closed so that a file or a new connection can open."""
 ACCEPTS_MAX = 64
-"""Accepts of one wake-up."""
+"""Connections accepted in one wake-up."""
 
 
 class Server(Shared):
     """All connections of one kind of listener: of clients, or of controllers.
 
     Attributes:
-        bound: listener name -> (host, port) really bound, after `start`.
-        served: numbers of the APIs that clients are served.
+        bound: listener name -> bound (host, port), after `start`.
+        served: api keys that clients are served.
     """
 
     def __init__(self, handlers: HandlerTable, limits: NetworkLimits, ports: Ports) -> None:
-        """Nothing is opened before `start`; the pool `log-reads` reads cold file regions."""
+        """Open nothing before `start`; the pool `log-reads` reads cold file regions."""
         metrics = ports.metrics
         self.limits, self.clock, self.disk = limits, ports.clock, ports.disk
         decoding = decoders(ports.executors)
@@ -79,9 +79,9 @@ class Server(Shared):
         self.bound: dict[str, tuple[str, int]] = {}
         shared = limits.descriptors_max or descriptors_for_connections()
         self._budget = ConnectionBudget(descriptors_max(), shared)
-        self._connections_max = sys.maxsize  # so many connections
+        self._connections_max = sys.maxsize  # by descriptors
         self._giving_way = 0  # idle connections, at the last sweep
-        self._turned_away = 0  # for want of descriptors, since the last sweep
+        self._turned_away = 0  # for lack of descriptors, since the last sweep
         self._short, self._has_closed_idle = Seldom(ports.clock), Seldom(ports.clock)
         self._failed_authentications = Seldom(ports.clock)
         self.read_failures = ReadFailures(metrics)
@@ -92,14 +92,15 @@ class Server(Shared):
         self._connections: set[Connection] = set()
         self.unsent = Unsent(limits.all_unsent_bytes_max, self._soon, self._connections, metrics)
         self._per_ip: Tally[str] = Tally()
-        self._unauthenticated: dict[Connection, int] = {}  # the oldest first, and since when
+        # since when (monotonic); the oldest first
+        self._unauthenticated: dict[Connection, int] = {}
         self._timers: list[Timer] = []
         self._cold_reads: set[asyncio.Task[bytes]] = set()
         self._all_closed: asyncio.Event | None = None
         self._metrics(metrics)
 
     def _metrics(self, metrics: Registry) -> None:
-        # Set, not asked for: several servers of a process count in one metric.
+        # Several servers of a process share these metrics, so they are changed and never set.
         self._open = metrics.gauge(
             "kafka_server_socket_server_metrics_connection_count",
             "Open connections, by listener.",
@@ -134,17 +135,17 @@ class Server(Shared):
     # -- lifecycle
 
     async def start(self, listeners: Sequence[ListenerAddress]) -> None:
-        """Bind and accept.
+        """Bind all listeners and begin to accept.
 
         Raises:
-            OSError: an address cannot be bound; what was bound before is closed again.
+            OSError: an address cannot be bound; no listener is left bound.
         """
         self.loop = asyncio.get_running_loop()
         self._isolation.add(self, self._cut_off)
         bound: list[list[socket.socket]] = []
         try:
             for listener in listeners:
-                # A thread looks the name up: that takes as long as a name server does.
+                # On a thread: resolving a name takes as long as the name server does.
                 bound.append(await self._pool.run(listen, listener, self.limits))
                 self._listening += bound[-1]
         except OSError:
@@ -165,7 +166,7 @@ class Server(Shared):
             self.loop.add_reader(sock, self._accept, sock, listener)
 
     async def stop(self, grace_ms: int = 5_000) -> None:
-        """Accept no more, let running requests end for up to `grace_ms`, then close all."""
+        """Stop accepting, wait up to `grace_ms` for running requests, then close all."""
         self._stop_listening()
         for connection in list(self._connections):
             if connection.is_idle:
@@ -202,7 +203,7 @@ class Server(Shared):
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # Out of descriptors: the backlog waits until some are free again.
+                # Out of descriptors: new connections wait in the backlog until some are free again.
                 self._short_of_descriptors.inc(1, listener.name)
                 self._short.error(log, f"cannot accept: {error}: {remedy(error)}")
                 self.loop.remove_reader(listening)
@@ -277,11 +278,11 @@ class Server(Shared):
                 connection.close("this process is cut off by a test", quiet=True)
 
     def authenticated(self, connection: Connection) -> None:
-        """See `Shared`."""
+        """Stop the authentication deadline of a connection."""
         del self._unauthenticated[connection]
 
     def forget(self, connection: Connection, peer: Peer, reason: str, *, quiet: bool) -> None:
-        """See `Shared`."""
+        """Count a closed connection out, and log it."""
         self._connections.discard(connection)
         self._open.inc(-1, peer.listener_name)
         host = peer.address[0]
@@ -304,13 +305,13 @@ class Server(Shared):
         )
         if quiet:
             log.debug("%s", text)
-        elif reason == AUTHENTICATION_FAILED:  # a client with another password never stops trying
+        elif reason == AUTHENTICATION_FAILED:  # a client with a wrong password retries without end
             self._failed_authentications.warning(log, text)
         else:
             log.warning("%s", text)
 
     def read_cold(self, piece: FileRegion, done: Callable[[bytes | BaseException], None]) -> None:
-        """See `Shared`."""
+        """Read a region on a pool thread; `done` gets its bytes or the error, unless stopped."""
         read = asyncio.ensure_future(
             self._pool.run(self.disk.read_at, piece.file, piece.position, piece.size_bytes)
         )
@@ -328,7 +329,7 @@ class Server(Shared):
         for connection in list(self._connections):
             try:
                 connection.check_deadlines(now_ms)
-            except Exception as error:  # noqa: BLE001 - it ends; the others continue
+            except Exception as error:  # noqa: BLE001 - closes one connection; the others continue
                 connection.fail(error)
         for connection, since_ms in list(self._unauthenticated.items()):
             if now_ms - since_ms > self.limits.unauthenticated_ms_max:
@@ -340,7 +341,7 @@ class Server(Shared):
         self.wide.end_long_waits(now_ms)
 
     def _free_memory(self, now_ms: int) -> None:
-        """Close the one that has long been sending a large request, where others wait too long."""
+        """Close the slowest sender of a large request if others wait too long for memory."""
         memory, limit_ms = self.memory, self.limits.frame_ms_max
         memory.show()
         if memory.longest_wait_ms(now_ms) <= limit_ms:
@@ -357,7 +358,7 @@ class Server(Shared):
             )
 
     def _close_idle(self, now_ms: int) -> None:
-        """Close idle connections, the longest idle first, whose descriptors are needed."""
+        """Close idle connections whose descriptors are needed, the longest idle first."""
         turned_away, self._turned_away = self._turned_away, 0
         budget = self._budget
         if len(self._connections) < budget.noticeable:
@@ -381,7 +382,7 @@ class Server(Shared):
         )
 
     def descriptors_for_partitions(self) -> int:
-        """How many files new partitions may open; safe for all threads. See `ConnectionBudget`."""
+        """How many files new partitions may open, below 0 if too many are open; thread-safe."""
         return self._budget.for_partitions(open_descriptors(), self._giving_way)
 
     def _gives_way(self, connection: Connection, now_ms: int) -> bool:

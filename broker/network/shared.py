@@ -1,4 +1,4 @@
-"""What all connections of a server share, and what they ask of it."""
+"""The part of a server that its connections use."""
 
 import asyncio
 import logging
@@ -26,19 +26,19 @@ OnFailure = Callable[[Path, OSError], None]
 
 
 def _nobody(path: Path, error: OSError) -> None:
-    """Nobody owns the files."""
+    """Default of `ReadFailures.on_failure`: do nothing."""
 
 
 class ReadFailures:
-    """Counts and says them.
+    """Counts and logs files that could not be read for an answer.
 
-    The client's connection ends with the answer half sent, so it is the broker that must say
-    what is wrong: the file by its name at ERROR, once a file; a metric, each time; and whoever
-    owns the file hears of it, to take its directory offline as a failing read does elsewhere.
+    The client's connection ends in the middle of the answer, so only the broker can report the
+    cause. Each failure counts in a metric, and a file is logged at ERROR once. `on_failure`
+    notifies the owner of the file, which takes the directory offline as after any failed read.
 
     Attributes:
-        on_failure: called on the loop with the file and why it cannot be read; not where the
-            process has merely used up descriptors or memory.
+        on_failure: called on the loop with the path and the error, except where the process has
+            merely run out of descriptors or memory.
     """
 
     def __init__(self, metrics: Registry) -> None:
@@ -50,7 +50,7 @@ class ReadFailures:
         )
 
     def note(self, path: Path | str, error: OSError) -> None:
-        """A file could not be read."""
+        """Record a failed read of a file."""
         self._count.inc()
         if is_of_exhaustion(log, f"file {path}", error):
             return
@@ -61,7 +61,7 @@ class ReadFailures:
 
 
 class Shared(ABC):
-    """A server as its connections know it."""
+    """The interface of a server to its connections."""
 
     loop: asyncio.AbstractEventLoop
     limits: NetworkLimits
@@ -77,12 +77,12 @@ class Shared(ABC):
 
     @abstractmethod
     def authenticated(self, connection: Any) -> None:
-        """The peer of a connection is known now."""
+        """Called when the peer of a connection has authenticated."""
 
     @abstractmethod
     def forget(self, connection: Any, peer: Peer, reason: str, *, quiet: bool) -> None:
-        """A connection has closed: count it out and write its log line."""
+        """Called by a connection that has closed: count it out and log it."""
 
     @abstractmethod
     def read_cold(self, piece: FileRegion, done: Callable[[bytes | BaseException], None]) -> None:
-        """Read a region on a pool thread and call `done` on the loop."""
+        """Read a region on a pool thread; call `done` on the loop with its bytes or the error."""

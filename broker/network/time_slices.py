@@ -1,9 +1,9 @@
-"""Which connection is served next: addresses have their time slices, and connections of an address.
+"""Fair order of service: addresses take turns, and the connections of an address take turns.
 
-A connection is served as soon as it is readable, until its address has had its time slice in this
-iteration of the event loop. The others of that address wait in the queue then. The queues are
-served for some milliseconds before the loop looks again for who else has something to ask: a client
-waits for little, however many connections others keep busy.
+A readable connection is served at once, until its address has used its time slice of this iteration
+of the event loop. After that the connections of the address wait in its queue. The queues are
+served for some milliseconds, then the loop polls again for other readable connections. So a client
+waits only briefly, however many connections others keep busy.
 
 DIFFERS: Kafka has the requests of all connections in one queue, one of each connection.
 """
@@ -15,36 +15,35 @@ from weakref import WeakValueDictionary
 from runtime.clock import Clock
 
 SLICE_NS: Final = 1_000_000
-"""After so long others are served: a request may cost a hundred times another."""
+"""Time slice; a request may cost a hundred times another."""
 QUEUES_NS: Final = 4 * SLICE_NS
-"""After so long of the queues the loop looks for newcomers."""
+"""Time for the queues before the loop polls again."""
 
 
 class Member(Protocol):
-    """A connection that waits in the queue."""
+    """A connection that can wait in the queue of its address."""
 
     @property
     def account(self) -> "Account":
-        """Of its address."""
+        """The account of its address."""
         ...
 
     def run_slice(self, now_ns: int) -> None:
-        """Serve what is ready, for `SLICE_NS` or one request more; join again if more is."""
+        """Serve ready requests for `SLICE_NS` or one request more; join again if some are left."""
         ...
 
     def fail(self, error: Exception) -> None:
-        """End: `run_slice` raised this."""
+        """Called if `run_slice` raised `error`."""
         ...
 
 
 class Account:
-    """What the connections of an address have used of the loop's time.
+    """Event loop time used by the connections of one address.
 
     Attributes:
-        queue: those that wait for their time slice, the first comer first.
-        used_ns: since it was last new.
-        is_over: it has had its time slice: its connections wait, until the next iteration of the
-            loop at least.
+        queue: connections that wait for their time slice, in order.
+        used_ns: time used since the last reset.
+        is_over: the time slice is used up; connections wait at least until the next iteration.
     """
 
     __slots__ = ("__weakref__", "is_over", "queue", "used_ns")
@@ -59,7 +58,7 @@ class TimeSlices:
     """The queues of all addresses; belongs to one event loop."""
 
     def __init__(self, clock: Clock, call_soon: Callable[[Callable[[], None]], object]) -> None:
-        """`call_soon` has a function called in the next iteration of the loop."""
+        """`call_soon` runs a function in the next iteration of the loop."""
         self._clock, self._call_soon = clock, call_soon
         self._accounts: WeakValueDictionary[str, Account] = WeakValueDictionary()
         self._waiting: dict[Account, None] = {}
@@ -67,14 +66,14 @@ class TimeSlices:
         self._call_is_due = False
 
     def account(self, address: str) -> Account:
-        """The account of an address; it is kept as long as one of its connections keeps it."""
+        """The account of an address; it exists as long as a connection refers to it."""
         found = self._accounts.get(address)
         if found is None:
             found = self._accounts[address] = Account()
         return found
 
     def join(self, one: Member) -> None:
-        """Wait in the queue, at its end; those who do already stay where they are."""
+        """Enter the queue at its end; a connection that is queued keeps its place."""
         account = one.account
         account.queue.setdefault(one)
         account.is_over = True
@@ -82,11 +81,11 @@ class TimeSlices:
         self._call()
 
     def leave(self, one: Member) -> None:
-        """Wait no longer."""
+        """Leave the queue."""
         one.account.queue.pop(one, None)
 
     def end(self, account: Account) -> None:
-        """The address has had its time slice."""
+        """The address has used up its time slice."""
         account.is_over = True
         self._resting.append(account)
         self._call()
@@ -112,18 +111,18 @@ class TimeSlices:
         self._resting.clear()
         while self._waiting and now_ns < end_ns:
             account = next(iter(self._waiting))
-            del self._waiting[account]  # the other addresses are before it now
+            del self._waiting[account]  # to the end: other addresses come first
             now_ns = self._run_slice(account, now_ns)
 
     def _run_slice(self, account: Account, begun_ns: int) -> int:
-        """Serve connections of an address; returns the time when it was over."""
+        """Serve connections of an address; returns the monotonic time at the end."""
         now_ns = begun_ns
         while account.queue and now_ns < begun_ns + SLICE_NS:
             one = next(iter(account.queue))
             del account.queue[one]
             try:
                 one.run_slice(now_ns)
-            except Exception as error:  # noqa: BLE001 - it ends; the others continue
+            except Exception as error:  # noqa: BLE001 - closes one connection; the others continue
                 one.fail(error)
             now_ns = self._clock.monotonic_ns()
         account.is_over = bool(account.queue)

@@ -1,8 +1,7 @@
-"""What a connection was asked and has not answered yet.
+"""The unanswered requests of a connection.
 
-Answers leave in the order of their requests: what is ready early is kept. Some requests hold up
-those behind them: one whose answer is an `OrderedFuture` all of them, or all but those of its own
-API.
+Answers leave in the order of their requests: an answer that is ready early is kept. A request whose
+answer is an `OrderedFuture` blocks all later ones, or all but those of its own API.
 """
 
 from asyncio import Future
@@ -15,7 +14,7 @@ from broker.network.sender import Sender
 
 
 class Slot:
-    """A request whose answer is not there yet, or waits for an earlier one."""
+    """A request whose answer is pending, or waits for an earlier one."""
 
     __slots__ = ("answer", "done", "future")
 
@@ -25,15 +24,15 @@ class Slot:
 
 
 class Unanswered:
-    """The requests of one connection that wait, the oldest first.
+    """The unanswered requests of one connection, the oldest first.
 
     Attributes:
         slots: one for each request.
-        kept_bytes: of answers that wait for earlier ones.
-        behind: makes the answer of a request that nothing may overtake; also where an earlier one
-            has failed, so that none is waited for. When it is done nothing uses its bytes any more.
-        is_held: the next request waits until no change is without an answer.
-        changes: requests without an answer that only others of their API may pass.
+        kept_bytes: size of the answers that wait for earlier ones.
+        behind: the work of a request that no later one may overtake; None: there is none. Kept if
+            an earlier request has failed, because it uses the request's bytes until it is done.
+        is_held: the next request waits until all pending changes are answered.
+        changes: pending requests that only requests of the same API may overtake.
         passing: that API, as a frame begins with it.
     """
 
@@ -47,12 +46,12 @@ class Unanswered:
         self.passing = b""
 
     def keep(self, answer: Answer) -> None:
-        """Keep an answer that was there at once until those before it are."""
+        """Keep an answer that is ready until the earlier ones have left."""
         self.slots.append(Slot(None, answer))
         self.kept_bytes += answer[1]
 
     def wait_for(self, answer: Future[Answer | None]) -> Slot:
-        """Keep the place of an answer that is not there yet."""
+        """Reserve the place of a pending answer."""
         slot = Slot(answer, None)
         self.slots.append(slot)
         if type(answer) is OrderedFuture:
@@ -64,14 +63,14 @@ class Unanswered:
         return slot
 
     def settle(self, slot: Slot, future: Future[Answer | None]) -> str | None:
-        """Note the answer that a slot waited for; where there will be none, say why.
+        """Record the answer of a slot; returns the reason to close if there is none.
 
-        Nothing behind a request without an answer can be answered in order: its slot and those
-        behind it are gone then, and nobody waits for what comes of them.
+        Nothing behind a request without an answer can be answered in order. So its slot and those
+        behind it are dropped, and the work for them is cancelled.
         """
         cause = future.exception()
         if slot.done:
-            return None  # it was gone before
+            return None  # it was dropped before
         slot.done = True
         if type(future) is OrderedFuture:
             if future.passing is None:
@@ -89,7 +88,7 @@ class Unanswered:
         return None
 
     def move_ready(self, sender: Sender) -> None:
-        """Queue the answers that wait for no earlier one any more."""
+        """Move answers that wait for no earlier one to the sender."""
         slots = self.slots
         while slots and slots[0].done:
             answer = slots.popleft().answer
@@ -98,7 +97,7 @@ class Unanswered:
                 sender.add(answer)
 
     def cancel(self) -> None:
-        """Nobody waits for the answers any more."""
+        """Drop all requests and cancel their work: the connection has closed."""
         while self.slots:
             self._drop(self.slots.pop())
 

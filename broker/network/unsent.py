@@ -1,8 +1,8 @@
-"""What waits, in memory, to be sent to all peers together.
+"""The memory of the answers that wait for all peers together.
 
-A peer that does not read has some megabytes wait for it, and thousands of them more than there are.
-So where all have more than the bound the connections with the most are closed, until an eighth of
-it is free again: those that read are not among them, for little waits for them.
+Some megabytes can wait for a peer that does not read, so thousands of such peers can exhaust the
+memory. Above the bound, the connections with the most waiting bytes are closed until an eighth of
+it is free again. Little waits for peers that read, so they are not affected.
 
 DIFFERS: Kafka has no such bound; it makes one answer at a time for a connection.
 """
@@ -17,23 +17,23 @@ FREED_PART: Final = 8
 
 
 class Holder(Protocol):
-    """A connection with bytes that wait."""
+    """A connection with waiting bytes."""
 
     @property
     def waiting_bytes(self) -> int:
-        """As it told last."""
+        """The bytes that it last reported by `Unsent.change`."""
         ...
 
     def close(self, reason: str) -> None:
-        """Close now; `change` is called on the way."""
+        """Close now; this calls `Unsent.change` before it returns."""
         ...
 
 
 class Unsent:
-    """Belongs to one event loop.
+    """Sum of the waiting bytes, and its bound. Belongs to one event loop.
 
     Attributes:
-        bytes: what waits for all peers.
+        bytes: bytes waiting for all peers.
     """
 
     __slots__ = ("_bound", "_call_soon", "_closing_is_due", "_holders", "_shown", "_used", "bytes")
@@ -45,7 +45,7 @@ class Unsent:
         holders: Iterable[Holder],
         metrics: Registry,
     ) -> None:
-        """`holders` are looked through where there is too much."""
+        """`holders` are the candidates for closing."""
         self._bound, self._call_soon, self._holders = bytes_max, call_soon, holders
         self.bytes = self._shown = 0
         self._closing_is_due = False
@@ -55,14 +55,14 @@ class Unsent:
         )
 
     def change(self, more: int) -> None:
-        """So many more bytes wait, or fewer."""
+        """Add `more` waiting bytes; negative: they were sent."""
         self.bytes += more
         if self.bytes > self._bound and not self._closing_is_due:
             self._closing_is_due = True
             self._call_soon(self._close_some)
 
     def show(self) -> None:
-        """Bring the metric up to now: an answer costs none."""
+        """Bring the metric up to date; an answer does not touch it."""
         self._used.inc(self.bytes - self._shown)
         self._shown = self.bytes
 

@@ -1,11 +1,10 @@
-"""Requests that decode to much: few are decoded at a time, of an address and in all.
+"""Limits how many requests with many elements are decoded at a time, of an address and in all.
 
-A request for 100,000 partitions is a megabyte as it is received, and fifty as objects. So each
-counts with what it may decode to before that is done, and where nothing is left of the memory for
-it (`RequestMemory`: addresses in turn, half for one of them) it waits as bytes.
-
-Nothing of a request is done by the thread that decodes before it is the next: neither is it
-counted there. So what waits for that thread is of few requests, whatever number an address sends.
+A request for 100,000 partitions is a megabyte as received, and fifty as objects. So each takes
+memory for the largest number of elements it may have before it is decoded. If none is left
+(`RequestMemory`: addresses take turns, one address gets half), it waits undecoded. The elements are
+counted on the decoding thread only after that. So few requests at a time are queued for that
+thread, however many an address sends.
 """
 
 import asyncio
@@ -16,23 +15,23 @@ from broker.network.request_memory import RequestMemory
 from runtime.executors import Pool
 
 ELEMENT_BYTES: Final = 450
-"""A partition of a request as an object, what is noted of it, and its answer."""
+"""Memory for one partition of a request: its object, the accounting and its answer."""
 WAIT_MS_MAX: Final = 45_000
-"""A request that has waited for so long is not served any more: few clients still wait for it."""
+"""A request that waited longer is refused: few clients still wait for its answer."""
 
 
 class WideRequests:
-    """Has requests begin one after the other; belongs to one event loop."""
+    """Serves such requests as memory allows. Belongs to one event loop."""
 
     def __init__(self, memory: RequestMemory, pool: Pool) -> None:
-        """`pool` counts what requests decode to."""
+        """`pool` is the thread that counts elements."""
         self.memory, self._pool = memory, pool
 
     async def serve(self, address: str, in_order: OrderedAnswer) -> Any:
-        """Serve a request when it is the next.
+        """Serve a request as soon as there is memory for it.
 
         Raises:
-            CloseConnection: it has waited for too long.
+            CloseConnection: it has waited for `WAIT_MS_MAX`.
         """
         allocation = _Allocation(self.memory, address)
         in_order.let_go = allocation.let_go
@@ -44,17 +43,17 @@ class WideRequests:
             return await in_order.serve(in_order)
         finally:
             allocation.let_go()
-            in_order.let_go = _nothing  # else they keep each other
+            in_order.let_go = _nothing  # breaks a reference cycle
 
     def end_long_waits(self, now_ms: int) -> None:
-        """Refuse those that have waited for too long."""
+        """Refuse the requests that have waited longer than `WAIT_MS_MAX`."""
         for allocation in self.memory.waiting_since(now_ms - WAIT_MS_MAX):
             assert isinstance(allocation, _Allocation)
             allocation.refuse()
 
 
 class _Allocation:
-    """A request's part of the memory: not taken yet, taken, or given back."""
+    """A request's share of the memory: not taken yet, taken, or given back."""
 
     def __init__(self, memory: RequestMemory, address: str) -> None:
         self.address, self._size_bytes = address, 0
@@ -62,7 +61,7 @@ class _Allocation:
         self._granted: asyncio.Future[None] | None = None
 
     async def take(self, size_bytes: int) -> None:
-        """Wait until it is there."""
+        """Wait until there is memory, and take it."""
         self._size_bytes = size_bytes
         if self._memory.ask(self):
             self._take()
@@ -74,14 +73,12 @@ class _Allocation:
             self._memory.leave(self)
 
     def memory_is_there(self) -> None:
-        """See `Waiter`."""
         assert self._granted is not None
         if not self._granted.done():
             self._take()
             self._granted.set_result(None)
 
     def fail(self, error: Exception) -> None:
-        """See `Waiter`."""
         assert self._granted is not None
         if not self._granted.done():
             self._granted.set_exception(error)
@@ -94,14 +91,14 @@ class _Allocation:
         )
 
     def keep(self, size_bytes: int) -> None:
-        """Give back what is taken beyond that."""
+        """Give back what was taken beyond `size_bytes`."""
         more = self._size_bytes - size_bytes
         if more > 0:
             self._size_bytes = size_bytes
             self._memory.give_back(self.address, more)
 
     def let_go(self) -> None:
-        """Give it back, once."""
+        """Give the memory back; a second call does nothing."""
         if self._is_taken:
             self._is_taken = False
             self._memory.give_back(self.address, self._size_bytes)
@@ -112,4 +109,4 @@ class _Allocation:
 
 
 def _nothing() -> None:
-    """Nothing is held any more."""
+    """Replaces `let_go` of a request that has ended."""

@@ -1,1 +1,4 @@
-"""Requests that wait: for bytes, for durability, for the remote tier."""
+"""Parked requests.
+
+Kafka's purgatory has produce requests, too: here their handlers await the commit.
+"""

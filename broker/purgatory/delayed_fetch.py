@@ -1,9 +1,9 @@
 """A fetch that waits for bytes.
 
-It is parked on the watch of its partitions and makes a pass again when enough bytes became visible
-there, when something about a partition changed, and for the last time when its wait is over.
-Looking again is put off to the end of the loop's current work, so that several appends cost one
-pass; what comes during a pass, in iterations of the loop, counts for the next one.
+It is parked on the watch of its partitions. It makes another pass when enough bytes became visible
+there or a partition's state changed, and a last pass when its time is over. A pass is scheduled for
+the end of the current loop iteration, so that several appends cost one pass. Bytes that come during
+a pass, which may span loop iterations, count for the next one.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from runtime.work import Until
 
 
 class DelayedFetch:
-    """One parked fetch; remove it by `finish`.
+    """One parked fetch; the caller must call `finish`.
 
     Attributes:
-        is_over: the wait is over: the next pass is the last.
+        is_over: the wait time has passed: the next pass is the last.
     """
 
     __slots__ = (
@@ -36,7 +36,7 @@ class DelayedFetch:
         """Park for `wait_ms` on the partitions of `watch`."""
         self._loop = asyncio.get_running_loop()
         self._watch = watch
-        self._is_changed = bool(watch.changed)  # while the first pass was taken in slices
+        self._is_changed = bool(watch.changed)  # changes during the first pass
         self._missing_bytes = 0
         self._continue: Callable[[], None] | None = None
         self.is_over = False
@@ -44,28 +44,28 @@ class DelayedFetch:
         self._timer: Timer = scheduler.call_later(wait_ms, self._expire)
 
     def until_due(self, missing_bytes: int) -> Generator[Until, None, None]:
-        """Wait until another pass is worth it; what came since the last return counts.
+        """Wait until another pass is due; bytes since the last return count.
 
         Args:
-            missing_bytes: so many must come, where nothing else happens.
+            missing_bytes: bytes that make a pass due if no partition changes.
         """
         self._missing_bytes += missing_bytes
         yield Until(self._wait)
         self._is_changed, self._missing_bytes = False, 0
 
     def on_bytes(self, size_bytes: int) -> None:
-        """So many bytes became visible in one of the partitions."""
+        """`size_bytes` became visible in one of the partitions."""
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0:
             self._wake_soon()
 
     def on_change(self) -> None:
-        """Look again soon."""
+        """A partition's state changed: make a pass soon."""
         self._is_changed = True
         self._wake_soon()
 
     def finish(self) -> None:
-        """Wait no longer."""
+        """Cancel the timer and leave the watch."""
         self._timer.cancel()
         self._watch.parked = self._continue = None
 
@@ -84,6 +84,6 @@ class DelayedFetch:
         proceed, self._continue = (
             self._continue,
             None,
-        )  # else bytes that come meanwhile continue once more
+        )  # else bytes that come meanwhile would resume it a second time
         if proceed is not None:
             proceed()

@@ -1,1 +1,1 @@
-"""Topics of the cluster: found in the image, and made."""
+"""Creation of topics, and look-ups in the metadata image."""

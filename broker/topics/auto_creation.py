@@ -1,7 +1,7 @@
-"""Topics that a broker makes by itself: on the way of a Metadata request, or for its own needs.
+"""Topics that a broker creates: for a Metadata request, or for its own needs.
 
-It asks the active controller by a CreateTopics request, as clients do; a controller in its process
-lets it make the topics, too, that nobody but a broker may make.
+It sends a CreateTopics request to the active controller, as clients do. Only a controller in the
+same process lets it create guarded topics.
 """
 
 import logging
@@ -22,31 +22,31 @@ log = logging.getLogger(__name__)
 VERSION: Final = 7
 
 GRACE_MS: Final = 1_000
-"""The controller answers within the request's time: what is decided by then is told as created."""
+"""Time beyond the request's time-out for the controller's answer, so that no decision is missed."""
 
 AskController = Callable[[Any, int], Awaitable[Any]]
 """Sends a CreateTopics request (`VERSION`) with a deadline in ms to the active controller."""
 
 
 class AutoTopicCreation:
-    """See the module.
+    """Creates topics through the active controller.
 
     Attributes:
-        internal: of what topics of the broker's own are made, by their names.
+        internal: specifications of the broker's own topics, by name.
     """
 
     def __init__(self, ask: AskController, defaults: Callable[[], TopicDefaults]) -> None:
-        """`defaults` is asked at each call, as it may change."""
+        """`defaults` is called for each creation, because settings may change."""
         self._ask, self._defaults = ask, defaults
         self.internal: dict[str, Callable[[], TopicSpec]] = {}
 
     async def create(self, topics: Sequence[NewTopic]) -> dict[str, KafkaError]:
-        """Create what can be created; why not, by name, of the others.
+        """Create topics; returns the errors of the topics that could not be created, by name.
 
-        Guarded names are refused by a controller in another process only.
+        Only a controller in another process refuses guarded names.
 
         Raises:
-            KafkaError: the active controller could not be asked, or did not answer.
+            KafkaError: the active controller could not be reached, or did not answer.
         """
         answer = await self._ask(_question(topics), DECISION_TIMEOUT_MS + GRACE_MS)
         return {
@@ -58,9 +58,9 @@ class AutoTopicCreation:
     async def auto_create(self, names: Sequence[str]) -> None:
         """Create topics that a client named in a Metadata request, with the broker's defaults.
 
-        What cannot be created is logged; the client is told that the topic is unknown.
+        Failures are logged; the client gets UNKNOWN_TOPIC_OR_PARTITION.
         """
-        # This broker's defaults, as in Kafka: those of a controller elsewhere may be others.
+        # As in Kafka, this broker's defaults: a controller elsewhere may have others.
         own = self._defaults()
         plain = partial(
             TopicSpec, num_partitions=own.num_partitions, replication_factor=own.replication_factor

@@ -1,7 +1,7 @@
-"""What the answering side of a broker knows of its cluster: the image, and who listens where.
+"""Read-only view of the cluster for handlers: the image, and the endpoints of each listener.
 
-Metadata answers name an endpoint of the very listener a request came in on, so every look-up here
-takes the listener's name. Nothing here changes anything.
+A Metadata answer has the endpoints of the listener that received the request, so every look-up here
+takes the listener's name.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,22 +15,22 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import NO_LEADER, BrokerImage, Endpoint, PartitionImage
 
 GUARDED_TOPICS: Final = frozenset({CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC})
-"""Topics that clients may not create, delete or configure: POLICY_VIOLATION (44)."""
+"""Clients may not create, delete or configure these topics: POLICY_VIOLATION (44)."""
 
 ALL_TOPIC_OPERATIONS: Final = 3576
-"""Bits of the ACL operations of a topic, all allowed: there is no authorizer yet."""
+"""Bits of a topic's ACL operations, all allowed: there is no authorizer."""
 ALL_CLUSTER_OPERATIONS: Final = 8096
-"""Bits of the ACL operations of a cluster, all allowed."""
+"""Bits of the cluster's ACL operations, all allowed."""
 OPERATIONS_NOT_ASKED: Final = -2147483648
 
 
 def is_internal(topic: str) -> bool:
-    """Tell whether clients should treat `topic` as belonging to the brokers."""
+    """Whether clients should treat `topic` as internal to the brokers."""
     return topic in INTERNAL_TOPICS
 
 
 def is_legal_topic_name(name: str) -> bool:
-    """Whether a topic can have this name."""
+    """Whether Kafka's rules allow a topic of this name."""
     try:
         validate_name(name)
     except KafkaError:
@@ -39,7 +39,7 @@ def is_legal_topic_name(name: str) -> bool:
 
 
 def why_missing(name: str) -> ErrorCode:
-    """The code for a topic that is not there: because it cannot be, or because nobody made it."""
+    """The error code for a missing topic: its name is illegal, or it does not exist."""
     if is_legal_topic_name(name):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -47,7 +47,7 @@ def why_missing(name: str) -> ErrorCode:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """One broker as a client of one listener reaches it."""
+    """One broker, as clients of one listener reach it."""
 
     id: int
     host: str
@@ -57,24 +57,24 @@ class BrokerAddress:
 
 
 Addresses = Callable[[str], Iterable[BrokerAddress]]
-"""The brokers as clients of a listener reach them."""
+"""Returns the brokers as clients of a listener reach them."""
 
 
 def nowhere(_listener: str) -> Iterable[BrokerAddress]:
-    """No broker is known."""
+    """Default of `Addresses`: no broker is known."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition as a client is told of it.
+    """One partition, as clients of one listener see it.
 
     Attributes:
-        error: LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND while nobody can be asked;
+        error: LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND without a reachable leader;
             REPLICA_NOT_AVAILABLE where replicas are excluded.
-        leader: broker id, -1 while nobody can be asked.
-        offline: replicas whose broker is gone, fenced or not on the asked listener, or registered
-            without the replica's log directory.
+        leader: broker id, -1 without a reachable leader.
+        offline: replicas whose broker is gone, fenced, without the listener, or registered without
+            the replica's log directory.
     """
 
     error: ErrorCode
@@ -90,11 +90,11 @@ class ClusterView:
     """The cluster for the handlers that describe it.
 
     Attributes:
-        node_id: this broker.
+        node_id: id of this broker.
         cluster_id: 22 characters, from `meta.properties`.
-        image: the committed metadata as of now.
-        own_endpoints: listeners of this broker that are in no image: others neither have them nor
-            hear of them.
+        image: returns the newest committed image.
+        own_endpoints: listeners of this broker that are not registered; other brokers do not see
+            them.
     """
 
     node_id: int
@@ -103,7 +103,7 @@ class ClusterView:
     own_endpoints: dict[str, Endpoint] = field(default_factory=dict)
 
     def addresses(self, listener: str, *, with_fenced: bool = False) -> Iterator[BrokerAddress]:
-        """Brokers that have `listener`, by id; fenced ones only when asked for."""
+        """Brokers that have `listener`, by ascending id; fenced ones only if asked for."""
         brokers = self.image().brokers
         for broker_id in sorted(brokers):
             broker = brokers[broker_id]
@@ -114,9 +114,9 @@ class ClusterView:
                 )
 
     def controller_id(self) -> int:
-        """The broker that clients should send admin requests to, -1 while there is none.
+        """The broker that clients should send admin requests to; -1: there is none.
 
-        As in Kafka's KRaft mode any live broker will do; this one answers without a detour.
+        As in Kafka's KRaft mode any active broker will do; this one needs no forwarding.
         """
         own = self.image().brokers.get(self.node_id)
         if own is not None and not own.fenced:
@@ -126,13 +126,14 @@ class ClusterView:
     def partition(
         self, partition: PartitionImage, listener: str, *, old: bool, only_live: bool = False
     ) -> PartitionView:
-        """Say who leads a partition, for a client of `listener`.
+        """One partition, for a client of `listener`.
 
         Args:
-            partition: as in the image.
-            listener: the listener the request came in on.
-            old: the client knows no LISTENER_NOT_FOUND (Metadata before version 6).
-            only_live: the client knows no replica whose broker the answer does not list (before 1).
+            partition: its state in the image.
+            listener: the listener that received the request.
+            old: the client does not know LISTENER_NOT_FOUND (Metadata before version 6).
+            only_live: leave out replicas of brokers that the answer does not list (before version
+                1).
         """
         brokers = self.image().brokers
         leader = brokers.get(partition.leader)
@@ -167,7 +168,7 @@ class ClusterView:
         return broker is None or not broker.works_with(directory_id)
 
     def _live(self, broker_id: int, listener: str) -> BrokerImage | None:
-        """The broker, if clients of `listener` can ask it."""
+        """The broker if it is active and has `listener`; else None."""
         broker = self.image().brokers.get(broker_id)
         if broker is None or broker.fenced or self._endpoint(broker, listener) is None:
             return None

@@ -1,7 +1,7 @@
-"""Making topics, partitions and replicas on the active controller, for whoever asks it.
+"""Creates topics, partitions and replicas on the active controller.
 
-The decision is the controller's; here are only its node's defaults and rules for settings, fresh
-ids, and what is waited for.
+The controller module decides. This module adds the node's defaults, the validation of settings and
+fresh ids, and waits until the replicas of this broker exist.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _LOG_LINE_WORK: Final = 50
 
 
 class Submit(Protocol):
-    """The metadata node's way in: decide on the newest image, make it durable, then answer."""
+    """Submits a decision to the metadata node, which decides on the newest image and commits it."""
 
     def __call__(
         self,
@@ -41,46 +41,49 @@ class Submit(Protocol):
     ) -> Awaitable[R]:
         """Return the decision's response once its records are committed.
 
-        `timeout_ms`: how long the caller waits for that; 0 or less for the usual time. `placed`:
-        called with the first offset after the decision, before anything else is decided.
+        Args:
+            decide: pure; may be called more than once.
+            timeout_ms: how long the caller waits; 0 or less for the default.
+            placed: called with the offset after the decision (exclusive end), before the next
+                decision.
         """
         ...
 
 
 class Descriptors(Protocol):
-    """What brokers have left of their descriptors, as far as the active controller knows."""
+    """Free descriptors of the brokers, as last reported to the active controller."""
 
     def free_descriptors(self) -> Mapping[int, int]:
-        """How many more replicas brokers take, by id; one that is not in it has no bound."""
+        """How many more replicas each broker can take, by id; a missing broker has no bound."""
         ...
 
     def replicas_placed(self, replicas: Mapping[int, int], end_offset: int) -> None:
-        """Note how many replicas brokers get by records below `end_offset` (exclusive)."""
+        """Record how many replicas each broker gets by records below `end_offset` (exclusive)."""
         ...
 
 
 Settled = Callable[[Collection[bytes]], asyncio.Future[None] | None]
-"""Waits until nothing of topics, by id, is made or taken away here; None: that is so already."""
+"""Waits until all changes of these topics' replicas here are done; None: none is pending."""
 
 
 class Made(Protocol):
-    """What became of one topic that was to get partitions."""
+    """Result for one topic that was to get partitions."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The topic's name."""
 
     @property
     def error(self) -> KafkaError | None:
-        """Why it got none; None: it did."""
+        """The error, None on success."""
 
     @property
     def topic_id(self) -> bytes:
-        """Its id, if it did."""
+        """The topic's id, on success."""
 
     @property
     def added(self) -> int:
-        """How many are new."""
+        """Number of new partitions."""
 
 
 M = TypeVar("M", bound=Made)
@@ -96,18 +99,18 @@ def _log_made(event: str, made: Sequence[Made]) -> Steps[None]:
 
 
 BACKLOG_MAX: Final = 20_000
-"""While so many changes of replicas wait for this broker's disks, no topic is made."""
+"""With this many pending changes of replicas on this broker, no topic is created."""
 MANY_PARTITIONS: Final = 100
-"""Who asks for more is a tool, not an application that produces in the same moment."""
+"""A request for more comes from a tool, not from an application about to produce."""
 
 
 class TopicCreation:
     """Creates topics, and further partitions and replicas of topics, through the metadata log.
 
     Attributes:
-        patience_s: no longer does an answer wait for more than `MANY_PARTITIONS`; a client that is
-            faster than these gets errors that it tries again, as from Kafka, which waits for none.
-        descriptors: of the brokers; where there are none they have no bound.
+        patience_s: limit on the wait for more than `MANY_PARTITIONS`. A faster client gets
+            retriable errors, as from Kafka, which does not wait.
+        descriptors: free descriptors of the brokers; None: no bound.
     """
 
     patience_s: float = 0.5
@@ -123,10 +126,15 @@ class TopicCreation:
         settled: Settled = lambda _ids: None,
         backlog: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Write through `submit`; `defaults` is asked at each call, as it may change.
+        """Submit decisions by `submit`.
 
-        `settled` waits until this broker serves its replicas of topics; `backlog` says how many
-        changes of replicas wait for its disks.
+        Args:
+            submit: of the metadata node.
+            defaults: called for each creation, because settings may change.
+            validate_config: validates a topic's settings.
+            rng: source of topic ids and of the first broker of a placement.
+            settled: waits until this broker serves its replicas of topics.
+            backlog: number of changes of replicas that wait for this broker's disks.
         """
         self._submit = submit
         self._defaults = defaults
@@ -138,14 +146,14 @@ class TopicCreation:
     async def create(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 0
     ) -> list[CreatedTopic]:
-        """Create what can be created; see `create_topics`. Guarded names are not refused here.
+        """Create topics by `create_topics` of the controller, which does not refuse guarded names.
 
-        Returns when the replicas that this broker hosts are made and their directories are noted,
-        or when patience or time are up: as in Kafka, topics that the metadata hold by then are
-        created. `timeout_ms` as in `Submit`; of both waits together.
+        Returns when the replicas of this broker exist and their directories are assigned, or when
+        `patience_s` or the time is up. As in Kafka, topics in the metadata by then count as
+        created. `timeout_ms` is as in `Submit`, for both waits together.
 
         Raises:
-            ApiError: the disks are too far behind.
+            ApiError: too many changes of replicas are pending.
         """
         ids = [self._rng.uuid() for _ in topics]
         start = int(self._rng.random() * 1_000)
@@ -169,10 +177,10 @@ class TopicCreation:
     async def create_partitions(
         self, topics: Sequence[MorePartitions], *, validate_only: bool = False, timeout_ms: int = 0
     ) -> list[GrownTopic]:
-        """Add what can be added; see `create_partitions` of the controller, and `create`.
+        """Add partitions by `create_partitions` of the controller; waits as `create` does.
 
         Raises:
-            ApiError: the disks are too far behind.
+            ApiError: too many changes of replicas are pending.
         """
         start = int(self._rng.random() * 1_000)
 
@@ -197,9 +205,9 @@ class TopicCreation:
         defaults: ElectionRules,
         timeout_ms: int = 0,
     ) -> list[KafkaError | None]:
-        """Add replicas to partitions; see `alter_reassignments` of the controller.
+        """Add replicas by `alter_reassignments` of the controller.
 
-        Returns when the metadata hold it; new replicas are made and copied after that.
+        Returns when the metadata are committed; the new replicas are created and copied later.
         """
 
         def decide(
@@ -238,7 +246,7 @@ class TopicCreation:
             return made
         settled = self._settled([topic.topic_id for topic in made if not topic.error])
         await run_in_steps(_log_made(event, made))
-        if settled is not None:  # what is decided stands, however slow the disk is
+        if settled is not None:  # the topic is created by now, however slow the disk is
             left_s = end_s - asyncio.get_running_loop().time()
             if sum(topic.added for topic in made) > MANY_PARTITIONS:
                 left_s = min(left_s, self.patience_s)
@@ -252,12 +260,12 @@ class TopicCreation:
         validate_only: bool = False,
         timeout_ms: int,
     ) -> list[T]:
-        """Decide within what brokers have left of their descriptors."""
+        """Decide within the free descriptors of the brokers."""
         known = self.descriptors
         budget = DescriptorBudget({})
 
         def with_budget(image: MetadataImage) -> Decided[list[T]]:
-            nonlocal budget  # a decision may be taken twice
+            nonlocal budget  # a decision may be made twice
             budget = DescriptorBudget({} if known is None else known.free_descriptors())
             return decide(image, budget)
 

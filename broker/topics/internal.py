@@ -1,7 +1,7 @@
-"""The metadata manager's topic, made by the broker before the tier starts.
+"""The remote log metadata topic, created by the broker before the tier starts.
 
-Nobody else may make it: a retention or a compaction on it would forget remote segments, which means
-losing them. So it is never created on the way, and clients are refused (`GUARDED_TOPICS`).
+Neither clients nor auto-creation may create it (`GUARDED_TOPICS`): with a finite retention or with
+compaction it would lose the metadata of remote segments, and so the segments.
 """
 
 import logging
@@ -32,7 +32,7 @@ _LATER: Final = frozenset({
 
 
 class InternalTopicError(TidemarkError):
-    """The tier cannot start because its metadata topic cannot be made."""
+    """The remote log metadata topic cannot be created, so the tier cannot start."""
 
 
 class TooFewBrokersError(TidemarkError):
@@ -57,24 +57,24 @@ async def ensure_remote_metadata_topic(
     node_id: int,
     is_alone: bool,
 ) -> None:
-    """Make `__remote_log_metadata` unless it exists, on brokers that have a tier.
+    """Create `__remote_log_metadata` unless it exists, on brokers that have a tier.
 
-    It gets its replicas at once: with fewer of them one lost disk would take all that is known of
-    the store.
+    It gets all its replicas at creation: with fewer, the loss of one disk could lose all remote
+    metadata.
 
     Args:
-        image: the cluster now.
-        creation: makes topics.
+        image: newest committed image.
+        creation: creates topics.
         settings: the metadata manager's settings, prefix removed, defaults filled in.
         prefix: of these settings in the configuration, for error messages.
-        node_id: this broker, which has a tier.
-        is_alone: no other broker can come.
+        node_id: id of this broker, which has a tier.
+        is_alone: no other broker can join.
 
     Raises:
-        ConfigError: more replicas than brokers will ever be; key, value and brokers are named.
-        TooFewBrokersError: fewer brokers with a tier serve than it gets replicas; ask again.
-        InternalTopicError: it could not be made for another reason.
-        KafkaError: the active controller could not be asked, or did not answer; ask again.
+        ConfigError: more replicas than brokers will ever exist; names key, value and brokers.
+        TooFewBrokersError: too few brokers with a tier serve now; try again.
+        InternalTopicError: it cannot be created for another reason.
+        KafkaError: the active controller could not be reached, or did not answer; try again.
     """
     existing = image.topics_by_name.get(REMOTE_LOG_METADATA_TOPIC)
     partitions, factor = int(settings[_PARTITIONS]), int(settings[_FACTOR])
@@ -104,7 +104,7 @@ async def ensure_remote_metadata_topic(
                 serving=_shown(serving) or "none",
             )
         )
-    # Controllers of Apache Kafka do not know who has a tier, and would place it on any broker.
+    # Controllers of Apache Kafka do not know which brokers have a tier, and could choose any.
     here = [] if with_tier else [Assignment(index, (node_id,)) for index in range(partitions)]
     configs = {
         **_what_is_kept(settings),
@@ -121,7 +121,7 @@ async def ensure_remote_metadata_topic(
     for error in (await creation.create([spec])).values():
         if error.code in _LATER:
             raise error
-        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # another broker starts, too
+        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # created by another broker meanwhile
             raise InternalTopicError(f"{REMOTE_LOG_METADATA_TOPIC} cannot be made: {error}")
 
 
@@ -134,7 +134,7 @@ def _what_is_kept(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _warn_of_deletion(found: Mapping[str, str], settings: Mapping[str, str]) -> None:
-    """Warn of a topic that somebody else made, or changed, so that it may lose records."""
+    """Warn if the topic's settings delete records, because another client made or altered it."""
     for key, wanted in _what_is_kept(settings).items():
         there = found.get(key, wanted)
         if there not in (wanted, "-1"):
@@ -150,8 +150,8 @@ def _warn_of_deletion(found: Mapping[str, str], settings: Mapping[str, str]) -> 
 def remote_metadata_problems(image: MetadataImage, node_id: int) -> Sequence[HealthLine]:
     """Why this broker's tier does not reach partitions of the topic.
 
-    All replicas are away, or a broker leads that has no listener for tiers: one of Apache Kafka, or
-    one whose tier is off.
+    Either all replicas are offline, or the leader has no listener for tiers: a broker of Apache
+    Kafka, or one whose tier is off.
     """
     topic = image.topics_by_name.get(REMOTE_LOG_METADATA_TOPIC)
     if topic is None:
@@ -180,7 +180,7 @@ def remote_metadata_problems(image: MetadataImage, node_id: int) -> Sequence[Hea
 
 
 def remote_metadata_notes(image: MetadataImage) -> Sequence[str]:
-    """Where the only replicas of the topic are, in a cluster of several brokers."""
+    """Health note on partitions with a single replica, in a cluster of several brokers."""
     topic = image.topics_by_name.get(REMOTE_LOG_METADATA_TOPIC)
     if topic is None or len(image.brokers) < 2:
         return ()

@@ -1,6 +1,6 @@
-"""The topic of consumer groups, `__consumer_offsets`: made when the first client asks for a group.
+"""The topic of consumer groups, `__consumer_offsets`, created for the first FindCoordinator.
 
-As in Kafka it is made with the broker's settings, once; what they say later has no effect on it.
+As in Kafka it gets the broker's settings at creation; later changes of them do not apply to it.
 """
 
 import asyncio
@@ -11,18 +11,18 @@ from typing import Final
 from broker.config.broker_config import BrokerConfig
 from broker.topics.auto_creation import AutoTopicCreation
 from kafka_protocol.errors import KafkaError
-from kafka_protocol.types import OFFSETS_TOPIC as OFFSETS_TOPIC  # those who ask about it need both
+from kafka_protocol.types import OFFSETS_TOPIC as OFFSETS_TOPIC  # users need both
 from metadata_topic.controller.topic_specs import Config, TopicSpec
 from metadata_topic.image.image import MetadataImage
 
 log = logging.getLogger(__name__)
 
 _LOG_AGAIN_S: Final = 60
-"""An error that clients meet with each try has a line in the log no more often."""
+"""Minimum time between two log lines of the same failure, which each client's try repeats."""
 
 
 def offsets_topic_spec(config: BrokerConfig) -> TopicSpec:
-    """What the topic is made of."""
+    """Specification of the topic: compacted, with the settings of `offsets.topic.*`."""
     configs = {
         "cleanup.policy": "compact",
         "compression.type": "producer",
@@ -37,7 +37,7 @@ def offsets_topic_spec(config: BrokerConfig) -> TopicSpec:
 
 
 class OffsetsTopic:
-    """Whether the topic is there, and its making."""
+    """Existence and creation of the topic."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class OffsetsTopic:
         creation: AutoTopicCreation,
         config: BrokerConfig,
     ) -> None:
-        """Make nothing yet."""
+        """Create nothing yet."""
         self._image, self._creation, self._config = image, creation, config
         self._seen: tuple[bytes, int] = (b"", 0)
         self._making: asyncio.Task[None] | None = None
@@ -53,15 +53,15 @@ class OffsetsTopic:
 
     @property
     def exists(self) -> bool:
-        """Whether the metadata hold it."""
+        """Whether the newest committed image has it."""
         return OFFSETS_TOPIC in self._image().topics_by_name
 
     @property
     def partition_count(self) -> int:
-        """How many partitions it has, or is going to have.
+        """Number of partitions that the topic has or will have.
 
-        The number that was seen first of a topic holds for the lifetime of this broker: with
-        another one nearly every group would be looked for where its offsets are not.
+        Fixed at the first look-up for the lifetime of this process: with another number nearly
+        every group would be looked for in the wrong partition.
         """
         topic = self._image().topics_by_name.get(OFFSETS_TOPIC)
         if topic is None:
@@ -73,10 +73,9 @@ class OffsetsTopic:
         return count
 
     async def make(self) -> None:
-        """Make it unless it exists; all who ask meanwhile wait for the same attempt.
+        """Create the topic unless it exists; concurrent callers share one attempt.
 
-        What goes wrong is in the log, with the remedy: clients only hear that they shall try
-        again.
+        Failures are logged with a remedy, not raised: clients get a retriable error.
         """
         if self.exists:
             return

@@ -1,5 +1,5 @@
 """The group coordinator's decisions: pure, of one partition of `__consumer_offsets` each.
 
-`state.GroupState` is the door: a request and a time go in, a `decision.Decision` comes out. Nothing
-in here knows a socket, a log, a clock or a thread. docs/groups.md tells how it works.
+`state.GroupState` takes a request and the times, and returns a `decision.Decision`. The package
+must not depend on sockets, logs, clocks or threads. docs/groups.md explains how groups work.
 """

@@ -1,8 +1,8 @@
-"""A classic group: its members, its generation, and the counts that its rebalances look at.
+"""A classic group: its members, its generation, and the counts used by rebalances.
 
-Changes here keep the counts right and know nothing of requests, answers and timers: `joining`,
-`syncing`, `leaving` and `rebalance` decide with them. Each change costs O(1), but for those that
-say otherwise: a thousand members may join at once.
+The methods keep the counts right and do not depend on requests, answers or timers: `joining`,
+`syncing`, `leaving` and `rebalance` make the decisions. A change costs O(1) unless it says
+otherwise, because a thousand members may join at once.
 """
 
 from typing import Any
@@ -23,16 +23,16 @@ _NOT_FOUND_FROM = 6
 
 _GROUP_BYTES = 1_000
 _PENDING_BYTES = 300
-"""Likewise an id that was given out, with its timer."""
+"""Approximate memory of a pending member id, with its timer."""
 
 
 def group_bytes(group_id: str) -> int:
-    """About what an empty group takes; its offsets have its id once more."""
+    """Approximate memory of an empty group; its offsets have its id a second time."""
     return _GROUP_BYTES + 2 * len(group_id)
 
 
 class KeptBytes:
-    """About what all groups of a state take in memory; each of them adds its changes."""
+    """Approximate memory of all groups of a state; each group adds its changes."""
 
     __slots__ = ("bytes",)
 
@@ -41,27 +41,27 @@ class KeptBytes:
 
 
 class ClassicGroup:
-    """One group of the classic protocol, also a simple one: offsets without members.
+    """One group of the classic protocol, or a simple group: offsets without members.
 
     Attributes:
-        status: where in `lifecycle.TRANSITIONS` it is.
-        previous: the state before that.
-        since_ms: when it came into its state (wall clock); None for what old brokers wrote.
-        protocol_type: of its members, `consumer` for consumers; None before the first one.
-        protocol_name: what the generation goes by; None in an empty one.
+        status: state in `lifecycle.TRANSITIONS`.
+        previous: state before that.
+        since_ms: time of the last change of state (wall clock); None in records of old brokers.
+        protocol_type: of its members, `consumer` for consumers; None before the first member.
+        protocol_name: protocol of the generation; None in an empty group.
         generation: rises by one with each completed join phase, never falls.
-        assigning: the last generation whose assignment was handed in; it may be on its way still.
+        assigning: the last generation whose assignment was received; it may not be committed yet.
         leader_id: the member that assigns partitions.
         members: by id, in the order of joining.
-        static_members: ids of members by their instance id.
-        pending: ids that were given out and have not joined yet (KIP-394), with the monotonic
-            time at which they are forgotten.
-        pending_sync: members that have not asked for their assignment in this generation.
-        joins: how many JoinGroups are parked.
-        member_added: one joined during the initial rebalance delay, which extends it.
-        initial_delay_left_ms: by how much that delay may still be extended.
-        subscribed: topics that its consumers read; None where that is not known.
-        kept_bytes: about what it takes in memory, without its offsets.
+        static_members: member ids by instance id.
+        pending: assigned ids that have not joined yet (KIP-394), with the monotonic time at which
+            they expire.
+        pending_sync: members that have not sent a SyncGroup in this generation.
+        joins: number of parked JoinGroups.
+        member_added: a member joined during the initial rebalance delay, which extends it.
+        initial_delay_left_ms: remaining extension of that delay.
+        subscribed: topics of its consumers' subscriptions; None if unknown.
+        kept_bytes: approximate memory without its offsets.
     """
 
     __slots__ = (
@@ -100,7 +100,8 @@ class ClassicGroup:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.pending: dict[str, int] = {}
-        self.pending_sync: dict[str, None] = {}  # a set takes 150 bytes more, for each group
+        # a dict: a set takes 150 bytes more, for each group
+        self.pending_sync: dict[str, None] = {}
         self.joins = 0
         self.member_added = False
         self.initial_delay_left_ms = 0
@@ -110,40 +111,40 @@ class ClassicGroup:
         self._supported: dict[str, int] = {}
 
     def count_in(self, all_kept: KeptBytes) -> None:
-        """Count it, and its later changes, in the sum of its state."""
+        """Add the group, and its later changes, to the sum of its state."""
         self._all_kept = all_kept
         all_kept.bytes += self.kept_bytes
 
     def count_out(self) -> None:
-        """Count it no longer: it is forgotten."""
+        """Subtract the group from the sum of its state."""
         if self._all_kept is not None:
             self._all_kept.bytes -= self.kept_bytes
             self._all_kept = None
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance may begin: not while one waits for members to join."""
+        """Whether a rebalance may begin; not while one waits for members to join."""
         return may_follow(self.status, GroupStatus.PREPARING_REBALANCE)
 
     @property
     def all_joined(self) -> bool:
-        """Whether each member has a parked JoinGroup, and no id is out that has not joined."""
+        """Whether each member has a parked JoinGroup, and no assigned id is pending."""
         return self.joins == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest one of its members; O(members)."""
+        """The largest rebalance timeout of its members; O(members)."""
         return max((member.timeouts.rebalance_ms for member in self.members.values()), default=0)
 
     def move(self, status: GroupStatus, wall_ms: int) -> None:
-        """Go to a state that the table allows."""
+        """Change the state; the transition table must allow it."""
         assert may_follow(self.status, status), f"{self.group_id}: {self.status} to {status}"
         self.previous, self.status, self.since_ms = self.status, status, wall_ms
 
     # Members.
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Take a member in; the first one leads, and decides the type of protocol."""
+        """Add a member; the first one becomes leader, and sets the protocol type."""
         assert member.member_id not in self.members
         if not self.members:
             self.protocol_type = protocol_type
@@ -159,7 +160,7 @@ class ClassicGroup:
         self._forget_pending(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
-        """Let go of a member, or of an id that is pending; a leader is followed by the next."""
+        """Remove a member, or a pending id; the next member becomes leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count(member, -1)
@@ -174,7 +175,7 @@ class ClassicGroup:
         return member
 
     def rename(self, member: Member, new_id: str) -> None:
-        """Give a static member another id: its process restarted. Place and assignment stay."""
+        """Change the id of a static member whose process restarted; it keeps its assignment."""
         old_id = member.member_id
         del self.members[old_id]
         member.member_id = new_id
@@ -184,21 +185,21 @@ class ClassicGroup:
             self.leader_id = new_id
         assert member.instance_id is not None
         self.static_members[member.instance_id] = new_id
-        # DIFFERS: Kafka leaves the old id among those that owe a SyncGroup, and a rebalance
-        # follows when nobody sends it; the member owes it under its new id.
+        # DIFFERS: Kafka keeps the old id in its list of pending SyncGroups, so that a rebalance
+        # follows when that never comes. Here the new id takes its place.
         if old_id in self.pending_sync:
             del self.pending_sync[old_id]
             self.pending_sync[new_id] = None
 
     def update(self, member: Member, protocols: Protocols, timeouts: Timeouts) -> None:
-        """Take over what a member says when it joins again."""
+        """Replace a member's protocols and timeouts when it joins again."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
         member.timeouts = timeouts
 
     def await_member(self, member_id: str, until_ms: int) -> None:
-        """Give out an id that a member shall join with (KIP-394)."""
+        """Add a pending id, with which a member shall join (KIP-394)."""
         assert member_id not in self.pending
         self.pending[member_id] = until_ms
         self._kept(_PENDING_BYTES + len(member_id))
@@ -208,18 +209,18 @@ class ClassicGroup:
             self._kept(-_PENDING_BYTES - len(member_id))
 
     def assign(self, member: Member, assignment: bytes) -> None:
-        """Give a member its part of what the group reads."""
+        """Set a member's part of the assignment."""
         self._kept(len(assignment) - len(member.assignment))
         member.assignment = assignment
 
     def park_join(self, member: Member, ticket: Ticket) -> None:
-        """Keep a JoinGroup until the join phase ends."""
+        """Park a JoinGroup until the join phase ends."""
         if member.join_ticket is None:
             self.joins += 1
         member.join_ticket = ticket
 
     def take_join(self, member: Member) -> Ticket | None:
-        """The parked JoinGroup of a member, which is parked no longer."""
+        """Remove and return the ticket of a member's parked JoinGroup."""
         ticket = member.join_ticket
         if ticket is not None:
             member.join_ticket = None
@@ -227,7 +228,7 @@ class ClassicGroup:
         return ticket
 
     def refusal_of(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
-        """Why this id may not speak for a member; None where it may."""
+        """The error for a request with this member and instance id; None: it is valid."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is None:
@@ -239,7 +240,7 @@ class ClassicGroup:
     # Protocols.
 
     def supports(self, protocol_type: str, names: set[str]) -> bool:
-        """Whether a member with these protocols fits in: one of them all others support, too."""
+        """Whether a member with these protocols can join: all others support one of them, too."""
         if self.status is GroupStatus.EMPTY:
             return bool(protocol_type and names)
         if protocol_type != self.protocol_type:
@@ -248,16 +249,16 @@ class ClassicGroup:
         return any(self._supported.get(name, 0) == size for name in names)
 
     def winner(self) -> str | None:
-        """The protocol that the members vote for; O(members)."""
+        """The protocol that the members elect; O(members)."""
         size = len(self.members)
         candidates = {name for name, count in self._supported.items() if count == size}
         return select_protocol(self.members.values(), candidates)
 
     def elect_joined_leader(self) -> bool:
-        """See to it that the leader is one that joined.
+        """Make a joined member the leader if the current leader has not joined.
 
         Returns:
-            Whether there is such a leader.
+            Whether the leader has joined.
         """
         leader = self.members.get(self.leader_id or "")
         if leader is None:
@@ -271,7 +272,7 @@ class ClassicGroup:
         return True
 
     def begin_generation(self, wall_ms: int) -> None:
-        """End the join phase: the next generation, with its protocol; O(members)."""
+        """End the join phase: begin the next generation, with its protocol; O(members)."""
         self.generation += 1
         self.protocol_name = self.winner() if self.members else None
         self.learn_subscriptions()
@@ -280,7 +281,7 @@ class ClassicGroup:
         self.pending_sync.clear()
 
     def learn_subscriptions(self) -> None:
-        """Find out which topics its members read; O(members)."""
+        """Parse the topics that its members subscribe to; O(members)."""
         self.subscribed = None
         if self.protocol_type != CONSUMER_PROTOCOL:
             return
@@ -293,7 +294,7 @@ class ClassicGroup:
             )
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether its members read the topic; of consumers that are not understood: yes."""
+        """Whether its members subscribe to the topic; True for unparsable subscriptions."""
         if self.subscribed is None:
             return self.protocol_type == CONSUMER_PROTOCOL
         return topic in self.subscribed
@@ -314,7 +315,7 @@ class ClassicGroup:
 
 
 def describe(group: ClassicGroup) -> Any:
-    """The group's slot; what members subscribed to is told of stable groups only."""
+    """The group's slot in DescribeGroups; only stable groups have member metadata in it."""
     cls = response(ApiKey.DESCRIBE_GROUPS).cls.Groups
     is_stable = group.status is GroupStatus.STABLE
     protocol = (group.protocol_name or "") if is_stable else ""
@@ -331,7 +332,7 @@ def describe(group: ClassicGroup) -> Any:
 
 
 def describe_missing(group_id: str, version: int, *, is_of_other_type: bool) -> Any:
-    """The slot of a group that is not there, or that another protocol owns."""
+    """The slot of a missing group, or of a group of another protocol."""
     cls = response(ApiKey.DESCRIBE_GROUPS).cls.Groups
     slot = cls(group_id=group_id, group_state=GroupStatus.DEAD.value)
     if version >= _NOT_FOUND_FROM:

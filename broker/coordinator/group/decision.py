@@ -1,14 +1,14 @@
-"""What goes into a decision of the group coordinator, and what comes out of it, as data.
+"""Input and output of a group coordinator's decisions, as data.
 
 The order in which a decision is carried out is part of the contract:
 
-1. `records` are appended as one batch; when that fails, nothing of them is replayed.
+1. `records` are appended as one batch. If that fails, none is replayed.
 2. Each record is replayed (`GroupState.replay`): committed offsets become visible here.
 3. `timers` are set and cancelled.
-4. When the batch is committed (without records: at once) the `answers` leave, then `then(None)` is
+4. When the batch is committed (without records: at once) the `answers` leave. Then `then(None)` is
    called, and its decision is carried out in the same way.
-5. When the append or the commit fails, `then(error)` comes in place of the answers. A decision
-   without `then` has each answer refused instead (`refusals.refused`).
+5. If the append or the commit fails, `then(error)` is called and no answer leaves. Without `then`,
+   each answer is refused instead (`refusals.refused`).
 """
 
 from collections.abc import Callable
@@ -22,20 +22,19 @@ _MARGIN: Final = 4
 _UNBOUNDED: Final = 1 << 62
 
 Ticket = int
-"""Names one parked request; given by the caller, unique for the lifetime of the state."""
+"""Identifies a parked request; chosen by the caller, unique for the lifetime of the state."""
 
 
 class MemoryBudget:
-    """Asked by each decision that would keep more.
+    """Bound on the memory of groups; consulted by each decision that would add to it. Pure.
 
-    Up to the bound everything is taken. A quarter above it is for groups that are there, so
-    that new ones cannot stop them; beyond that they may not grow either. What replaces
-    something of the same size always passes, and so does what ends something. Pure.
+    Up to the bound everything is allowed. A quarter above it is for existing groups, so that new
+    groups cannot stop them. Replacing something by something of the same size is always allowed,
+    and so is any removal.
 
     Attributes:
         most: `tidemark.group.bytes.max`.
-        on_refused: told that something was refused for lack of memory, and whether it was of a
-            group that is not there yet.
+        on_refused: called at a refusal, with True if it was for a new group.
     """
 
     __slots__ = ("_kept", "most", "on_refused")
@@ -46,14 +45,14 @@ class MemoryBudget:
         most: int = _UNBOUNDED,
         on_refused: Callable[[bool], None] = lambda _is_new: None,
     ) -> None:
-        """Begin with a bound; `kept` says what all groups take now."""
+        """`kept` returns the memory of all groups now."""
         self._kept, self.most, self.on_refused = kept, most, on_refused
 
     def left(self, *, is_new: bool) -> int:
-        """How many bytes are left, below 0 where too many are taken.
+        """Bytes that may be added; below 0 if too many are taken.
 
         Args:
-            is_new: for a group that is not there yet.
+            is_new: for a new group.
         """
         most = self.most if is_new else self.most + self.most // _MARGIN
         return most - self._kept()
@@ -64,7 +63,7 @@ class Now(NamedTuple):
 
     Attributes:
         wall_ms: since the epoch: commit timestamps, expiry of offsets.
-        monotonic_ms: since anything: deadlines of sessions and rebalances.
+        monotonic_ms: since an arbitrary time: deadlines of sessions and rebalances.
     """
 
     wall_ms: int
@@ -73,10 +72,10 @@ class Now(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a JoinGroup, as DescribeGroups shows it.
+    """The sender of a JoinGroup, as DescribeGroups shows it.
 
     Attributes:
-        client_id: of the request's header, empty where it had none.
+        client_id: from the request's header; empty if it has none.
         client_host: Kafka's form, a slash and the address: `/127.0.0.1`.
     """
 
@@ -92,18 +91,17 @@ class GroupRecord(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The response of a ticket: an instance of the API's response class, or its slot in it."""
+    """The response for a ticket: an instance of the API's response class, or its slot in it."""
 
     ticket: Ticket
-    response: Any  # classes of responses follow from schemas, which mypy does not read
+    response: Any  # Any: response classes are made from schemas, which mypy does not read
 
 
 class TimerKind(StrEnum):
-    """What a timer ends.
+    """The wait that a timer ends.
 
-    SESSION: the time in which a member must be heard of, or a pending member must join.
-    JOIN: the wait for members to join (also the initial rebalance delay).
-    SYNC: the wait for members to ask for their assignment.
+    SESSION: for a sign of life of a member, or for a pending member to join. JOIN: for members to
+    join (also the initial rebalance delay). SYNC: for members to request their assignment.
     """
 
     SESSION = "session"
@@ -112,7 +110,7 @@ class TimerKind(StrEnum):
 
 
 class TimerKey(NamedTuple):
-    """Names a timer; `member_id` is empty for those of the whole group."""
+    """Identifies a timer; `member_id` is empty for timers of the whole group."""
 
     group_id: str
     kind: TimerKind
@@ -127,24 +125,24 @@ class SetTimer(NamedTuple):
 
 
 class CancelTimer(NamedTuple):
-    """The timer of this key need not fire; there may be none."""
+    """Cancel the timer of this key, if there is one."""
 
     key: TimerKey
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done. The order is that of the module's docstring.
+    """Effects to carry out, in the order of the module's docstring.
 
     Attributes:
         records: appended as one batch, before anything else.
-        answers: leave when the records are committed; at once where there are none.
+        answers: sent when the records are committed; at once without records.
         timers: set at once, in this order.
-        then: what follows from the commit (None) or from its failure (the error, mapped by
-            `append_error`); only beside records.
-        may_split: the records may be several batches where one would be too large. A failure in
-            between leaves the first of them written, so each beginning of the records must make
-            sense: offsets go before their group.
+        then: makes the next decision after the commit (None) or its failure (the error, mapped by
+            `append_error`); only with records.
+        may_split: the records may be split into several batches if they are too large for one. A
+            failure in between leaves the first ones written, so each prefix of the records must be
+            consistent: offsets go before their group.
     """
 
     records: tuple[GroupRecord, ...] = ()
@@ -158,10 +156,10 @@ NOTHING = Decision()
 
 
 class DamagedRecord(TidemarkError):
-    """A record of `__consumer_offsets` that cannot be read. It costs its key, never the partition.
+    """A record of `__consumer_offsets` that cannot be read; only its key is lost.
 
     Attributes:
-        offset: of the record.
+        offset: offset of the record.
         key: its bytes.
     """
 
@@ -187,9 +185,9 @@ _APPEND_ERRORS = {
 
 
 def append_error(code: ErrorCode) -> ErrorCode:
-    """Say what a member is told when the append to `__consumer_offsets` failed with `code`.
+    """The error for a member when the append to `__consumer_offsets` failed with `code`.
 
-    Clients know what to do about a coordinator that is away, not about a partition that they did
-    not write to.
+    Clients can handle an unavailable coordinator, but not errors of a partition that they did not
+    write to.
     """
     return _APPEND_ERRORS.get(code, code)

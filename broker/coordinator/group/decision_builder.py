@@ -1,4 +1,4 @@
-"""What a decision collects while it is made: records, answers, timers."""
+"""Collects records, answers and timers of a decision."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ Then = Callable[[ErrorCode | None, Now], Decision]
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """The settings that decisions look at, frozen; replaced as a whole when one changes.
+    """Settings that decisions depend on; replaced as a whole when one changes.
 
     Attributes:
         session_timeout_min_ms: `group.min.session.timeout.ms`.
@@ -36,8 +36,8 @@ class GroupLimits:
         group_size_max: `group.max.size`.
         offset_metadata_bytes_max: `offset.metadata.max.bytes`; in UTF-16 units, as Kafka counts.
         offsets_retention_ms: `offsets.retention.minutes`, in ms.
-        new_member_join_timeout_ms: how long a new member's first JoinGroup may be parked; Kafka
-            has no setting for it.
+        new_member_join_timeout_ms: how long a new member's first JoinGroup may be parked; Kafka has
+            no setting for it.
     """
 
     session_timeout_min_ms: int = 6_000
@@ -51,12 +51,12 @@ class GroupLimits:
 
 @dataclass(slots=True)
 class Totals:
-    """What a state has done since it was loaded, for metrics.
+    """Counts of a state since it was loaded, for metrics.
 
     Attributes:
         completed_rebalances: generations that became stable.
         commits: offsets that commits wrote, also those of transactions.
-        deletions: offsets that OffsetDelete let go of.
+        deletions: offsets removed by OffsetDelete.
     """
 
     completed_rebalances: int = 0
@@ -66,7 +66,7 @@ class Totals:
 
 @dataclass(slots=True)
 class DecisionBuilder:
-    """One decision in the making."""
+    """Collects the parts of one decision."""
 
     limits: GroupLimits
     now: Now
@@ -81,19 +81,19 @@ class DecisionBuilder:
     _is_refused: bool = False
 
     def answer(self, ticket: Ticket | None, response: Any) -> None:
-        """Answer a request, if there is one that waits."""
+        """Add the answer to a request; None: no request waits."""
         if ticket is not None:
             self.answers.append(Answer(ticket, response))
 
     def write(self, record: GroupRecord, then: Then | None = None) -> None:
-        """Write a record; `then` follows its commit or its failure."""
+        """Add a record; `then` makes the next decision after its commit or failure."""
         self.records.append(record)
         if then is not None:
             assert self.then is None
             self.then = then
 
     def done(self) -> Decision:
-        """The decision."""
+        """Build the decision."""
         if not (self.records or self.answers or self.timers):
             return NOTHING
         answers = tuple(self.answers)
@@ -105,14 +105,11 @@ class DecisionBuilder:
     # Memory.
 
     def begin_group(self, size_bytes: int) -> None:
-        """What this decision takes from now on is of a group that is not there yet."""
+        """Charge the memory that this decision takes from now on to a new group."""
         self._is_new, self._left = True, self.budget.left(is_new=True) - size_bytes
 
     def takes(self, more_bytes: int) -> bool:
-        """Whether memory is left for what is to be kept on top of what this decision took before.
-
-        If so, it is taken.
-        """
+        """Reserve memory beyond this decision's earlier ones; False if too little is left."""
         if self._left is None:
             self._left = self.budget.left(is_new=False)
         if more_bytes > self._left:
@@ -128,10 +125,10 @@ class DecisionBuilder:
     def keep_alive(
         self, group: ClassicGroup, member: Member, timeout_ms: int | None = None
     ) -> None:
-        """Begin a member's session again.
+        """Restart a member's session.
 
-        Its timer is set only where there is none or where it would come too late: one that comes
-        early is set again when it fires. So heartbeats make no traffic of timers.
+        A timer is set only if there is none, or if it would fire too late. A timer that fires early
+        is set again. So heartbeats do not change timers.
         """
         timeout = member.timeouts.session_ms if timeout_ms is None else timeout_ms
         member.deadline_ms = self.now.monotonic_ms + timeout
@@ -140,21 +137,21 @@ class DecisionBuilder:
             self.timers.append(SetTimer(session_key(group, member.member_id), member.deadline_ms))
 
     def set_group_timer(self, group: ClassicGroup, kind: TimerKind, delay_ms: int) -> None:
-        """Set the timer of the join phase or of the sync phase."""
+        """Set the timer of the join phase or the sync phase."""
         at_ms = self.now.monotonic_ms + delay_ms
         self.timers.append(SetTimer(TimerKey(group.group_id, kind, ""), at_ms))
 
     def cancel_group_timer(self, group: ClassicGroup, kind: TimerKind) -> None:
-        """Cancel the timer of the join phase or of the sync phase."""
+        """Cancel the timer of the join phase or the sync phase."""
         self.timers.append(CancelTimer(TimerKey(group.group_id, kind, "")))
 
     def cancel_session(self, group: ClassicGroup, member_id: str) -> None:
-        """Cancel the session's timer of a member that is gone."""
+        """Cancel the session timer of a removed member."""
         self.timers.append(CancelTimer(session_key(group, member_id)))
 
 
 def _refusing_first(answers: tuple[Answer, ...], then: Then) -> Then:
-    """Let answers that were to leave with the commit be refused when it fails."""
+    """Refuse answers that wait for the commit if the commit fails."""
 
     def follow(error: ErrorCode | None, now: Now) -> Decision:
         decision = then(error, now)
@@ -167,5 +164,5 @@ def _refusing_first(answers: tuple[Answer, ...], then: Then) -> Then:
 
 
 def session_key(group: ClassicGroup, member_id: str) -> TimerKey:
-    """The timer of a member's session, or of an id that is pending."""
+    """The key of the session timer of a member or a pending id."""
     return TimerKey(group.group_id, TimerKind.SESSION, member_id)

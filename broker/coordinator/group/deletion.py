@@ -1,4 +1,4 @@
-"""DeleteGroups, and what becomes of offsets when topics are deleted. Pure."""
+"""DeleteGroups, and the deletion of offsets of deleted topics. Pure."""
 
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice
@@ -15,15 +15,15 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
 
 OFFSETS_AT_ONCE = 1_000
-"""So many offsets of a group are deleted in one turn."""
+"""Offsets of a group that are deleted in one decision."""
 _SLICE = 500
-"""How many offsets or groups one slice looks at: some milliseconds."""
+"""Offsets or groups visited in one slice: some milliseconds."""
 
 
 def delete_group(builder: DecisionBuilder, replay: Replay, ticket: Ticket, group_id: str) -> None:
     """Delete an empty group with all of its offsets.
 
-    They may be several batches: a crash in between leaves some offsets, and the group.
+    The records may take several batches: a crash in between leaves some offsets, and the group.
     """
     group = replay.groups.get(group_id)
     error = _refusal(replay, group_id)
@@ -37,7 +37,7 @@ def delete_group(builder: DecisionBuilder, replay: Replay, ticket: Ticket, group
 
 
 def thin_out_group(builder: DecisionBuilder, replay: Replay, ticket: Ticket, group_id: str) -> None:
-    """Delete as many offsets of an empty group as one turn should."""
+    """Delete up to `OFFSETS_AT_ONCE` offsets of an empty group."""
     error = _refusal(replay, group_id)
     if not error:
         committed = replay.offsets.of_group(group_id).items()
@@ -48,7 +48,7 @@ def thin_out_group(builder: DecisionBuilder, replay: Replay, ticket: Ticket, gro
 
 
 def _refusal(replay: Replay, group_id: str) -> ErrorCode:
-    """Why a group cannot be deleted, NONE where it can be."""
+    """The error if a group cannot be deleted, else NONE."""
     group = replay.groups.get(group_id)
     if group is None and replay.foreign.type_of(group_id) is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
@@ -58,7 +58,7 @@ def _refusal(replay: Replay, group_id: str) -> ErrorCode:
 
 
 def _forget_pending(builder: DecisionBuilder, group: ClassicGroup) -> None:
-    """Ids that were given out mean nothing once the group is gone."""
+    """Cancel the session timers of pending ids."""
     for member_id in list(group.pending):
         builder.cancel_session(group, member_id)
 
@@ -77,10 +77,10 @@ def _all_offsets(offsets: OffsetStore, group_id: str) -> list[GroupRecord]:
 def topics_deleted(
     offsets: OffsetStore, topics: Mapping[str, bytes]
 ) -> Iterator[list[GroupRecord]]:
-    """Tombstones for the offsets of topics that are gone, a slice of bounded work at a time.
+    """Tombstones for the offsets of deleted topics, in slices of bounded work.
 
-    An offset that knows its topic's id goes with that topic only: somebody may have made another
-    one of the same name, and committed for it.
+    An offset with a topic id is deleted only with that topic: a client may have created a topic of
+    the same name and committed offsets for it.
     """
     records: list[GroupRecord] = []
     looked_at = 0
@@ -99,7 +99,7 @@ def topics_deleted(
 def _places(
     offsets: OffsetStore, group_id: str, topics: Mapping[str, bytes]
 ) -> Iterator[tuple[str, int]]:
-    """Partitions of these topics that the group committed, open transactions included."""
+    """Partitions of these topics with offsets of the group, including open transactions."""
     few, many = sorted((offsets.of_group(group_id), topics), key=len)
     for topic in [topic for topic in few if topic in many]:
         for partition in list(offsets.of_group(group_id).get(topic, ())):
@@ -112,6 +112,6 @@ def _places(
 def _goes_with(offsets: OffsetStore, place: tuple[str, str, int], topic_id: bytes) -> bool:
     group_id, topic, partition = place
     if offsets.is_pending(group_id, topic, partition):
-        return True  # a transaction's commit knows no id
+        return True  # an offset in a transaction has no topic id
     found = offsets.get(group_id, topic, partition)
     return found is not None and found.topic_id in {ZERO_UUID, topic_id}

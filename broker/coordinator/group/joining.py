@@ -1,6 +1,6 @@
-"""JoinGroup: a member comes, comes again, or comes back under a new id. Pure.
+"""JoinGroup: a member joins, joins again, or joins under a new id. Pure.
 
-KIPs: 62 (rebalance time-out), 134 (initial delay), 345 (static members), 394 (a member id is
+KIPs: 62 (rebalance timeout), 134 (initial delay), 345 (static members), 394 (a member id is
 required first), 559 (protocol type and name in answers), 800 (reasons), 814 (the leader skips the
 assignment).
 """
@@ -33,7 +33,7 @@ _STRING_BYTES_MAX = 32_767
 
 
 def join(builder: DecisionBuilder, group: ClassicGroup, asked: Asked) -> None:
-    """Decide on a JoinGroup to a group that exists."""
+    """Decide on a JoinGroup to an existing group."""
     member_id = asked.request.member_id
     names = {each.name for each in asked.request.protocols}
     if not _has_place(builder, group, member_id):
@@ -50,9 +50,9 @@ def join(builder: DecisionBuilder, group: ClassicGroup, asked: Asked) -> None:
 
 
 def has_memory(builder: DecisionBuilder, group: ClassicGroup | None, asked: Asked) -> bool:
-    """Whether memory is left for what a JoinGroup would have kept.
+    """Whether there is memory for the data that a JoinGroup would add.
 
-    For a member that says no more than before, or that says little, there always is: it continues.
+    True for an existing member whose protocols are not larger than before, or small.
     """
     request = asked.request
     said = protocol_bytes(protocols_of(request))
@@ -62,15 +62,15 @@ def has_memory(builder: DecisionBuilder, group: ClassicGroup | None, asked: Aske
             before = protocol_bytes(member.protocols)
             return said <= max(before, MEMBER_BYTES) or builder.takes(said - before)
         if request.member_id and request.member_id not in group.pending:
-            return True  # nobody knows it: nothing will be kept
+            return True  # an unknown member is refused, so nothing will be added
     texts = 2 * len(asked.caller.client_id) + 2 * len(request.group_instance_id or "")
     return builder.takes(MEMBER_BYTES + texts + said)
 
 
 def refuse_for_memory(builder: DecisionBuilder, group: ClassicGroup | None, asked: Asked) -> None:
-    """Refuse a JoinGroup; a group continues without the member.
+    """Refuse a JoinGroup for lack of memory; the group continues without the member.
 
-    DIFFERS: Kafka has no such bound. Clients tell the application what this code says.
+    DIFFERS: Kafka has no such bound. Clients report GROUP_MAX_SIZE_REACHED to the application.
     """
     member = None if group is None else _known_member(group, asked.request)
     if group is not None and member is None:
@@ -82,7 +82,7 @@ def refuse_for_memory(builder: DecisionBuilder, group: ClassicGroup | None, aske
 
 
 def _known_member(group: ClassicGroup, request: Any) -> Member | None:
-    """The member that a JoinGroup speaks for; None for a new one, and where it may not."""
+    """The member that a JoinGroup refers to; None for a new one, or if the ids are invalid."""
     member_id, instance_id = request.member_id, request.group_instance_id
     if not member_id and instance_id is not None:
         member_id = group.static_members.get(instance_id, "")
@@ -92,10 +92,10 @@ def _known_member(group: ClassicGroup, request: Any) -> Member | None:
 
 
 def _has_place(builder: DecisionBuilder, group: ClassicGroup, member_id: str) -> bool:
-    """Whether `group.max.size` leaves room.
+    """Whether `group.max.size` allows the member.
 
-    While members join, those that already have count: so a group that is above its limit (it
-    was lowered) keeps whoever comes first.
+    During a join phase, members that have joined count. So after the limit was lowered, the members
+    that join first stay.
     """
     limit = builder.limits.group_size_max
     member = group.members.get(member_id)
@@ -114,12 +114,12 @@ def _refuse_place(builder: DecisionBuilder, group: ClassicGroup, asked: Asked) -
         group.remove(member_id)
         builder.cancel_session(group, member_id)
     builder.answer(asked.ticket, refusals.join(ErrorCode.GROUP_MAX_SIZE_REACHED))
-    # DIFFERS: Kafka waits for the rebalance time-out although nobody is left to wait for.
+    # DIFFERS: Kafka waits for the rebalance timeout even if all remaining members have joined.
     complete_if_all_joined(builder, group)
 
 
 def _join_new(builder: DecisionBuilder, group: ClassicGroup, asked: Asked) -> None:
-    """A member without an id."""
+    """Decide on a JoinGroup without a member id."""
     instance_id = asked.request.group_instance_id
     prefix = asked.caller.client_id if instance_id is None else instance_id
     member_id = f"{prefix}-{asked.uuid}"
@@ -142,10 +142,10 @@ def _join_new(builder: DecisionBuilder, group: ClassicGroup, asked: Asked) -> No
 
 
 def _join_pending(builder: DecisionBuilder, group: ClassicGroup, asked: Asked) -> None:
-    """A member uses the id that it was given; only dynamic members are given one beforehand."""
+    """Decide on a JoinGroup with a pending id; only dynamic members get one."""
     member_id = asked.request.member_id
     if asked.request.group_instance_id is not None:
-        error = ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, by an exception of its own
+        error = ErrorCode.UNKNOWN_SERVER_ERROR  # as in Kafka, where an exception causes it
         builder.answer(asked.ticket, refusals.join(error))
         return
     builder.cancel_session(group, member_id)
@@ -171,7 +171,7 @@ def _add(builder: DecisionBuilder, group: ClassicGroup, asked: Asked, member_id:
 
 
 def _join_again(builder: DecisionBuilder, group: ClassicGroup, asked: Asked) -> None:
-    """A member with an id."""
+    """Decide on a JoinGroup with a member id."""
     request = asked.request
     error = group.refusal_of(request.member_id, request.group_instance_id)
     if error is not None:
@@ -182,12 +182,12 @@ def _join_again(builder: DecisionBuilder, group: ClassicGroup, asked: Asked) -> 
         _update(builder, group, asked)
     elif group.status is GroupStatus.COMPLETING_REBALANCE:
         if member.protocols == protocols_of(request):
-            # It may have missed the answer: the generation is still the one it is in.
+            # It may have missed the answer: the generation is still its own.
             builder.answer(asked.ticket, joined(group, member))
         else:
             _update(builder, group, asked)
     elif group.leader_id == member.member_id or member.protocols != protocols_of(request):
-        # A leader joins again where topics changed, which its metadata need not show.
+        # A leader joins again when topics changed; its metadata may be the same.
         _update(builder, group, asked)
     else:
         builder.answer(asked.ticket, joined(group, member, with_members=False))
@@ -202,9 +202,9 @@ def _update(builder: DecisionBuilder, group: ClassicGroup, asked: Asked) -> None
 
 
 def _supersede(builder: DecisionBuilder, group: ClassicGroup, member: Member) -> None:
-    """Answer a JoinGroup that is still parked when its member sends the next one.
+    """Answer a member's parked JoinGroup when its next one arrives.
 
-    DIFFERS: Kafka forgets the earlier one, and its connection waits for an answer for ever.
+    DIFFERS: Kafka drops the earlier one, and its connection waits for an answer without end.
     """
     ticket = group.take_join(member)
     if ticket is not None:

@@ -1,4 +1,4 @@
-"""Heartbeat, LeaveGroup and the end of sessions: who is still there. Pure.
+"""Heartbeat, LeaveGroup and the end of sessions. Pure.
 
 KIPs: 345 (removal by instance id, batches), 800 (reasons).
 """
@@ -25,7 +25,7 @@ _BATCHES_FROM = 3
 
 
 def heartbeat(builder: DecisionBuilder, group: ClassicGroup, ticket: Ticket, request: Any) -> None:
-    """Decide on a Heartbeat to a group that exists."""
+    """Decide on a Heartbeat to an existing group."""
     error = group.refusal_of(request.member_id, request.group_instance_id)
     if error is None and request.generation_id != group.generation:
         error = ErrorCode.ILLEGAL_GENERATION
@@ -39,7 +39,7 @@ def heartbeat(builder: DecisionBuilder, group: ClassicGroup, ticket: Ticket, req
 def leave(
     builder: DecisionBuilder, group: ClassicGroup | None, ticket: Ticket, request: Any, version: int
 ) -> None:
-    """Decide on a LeaveGroup; in a group that does not exist each member is unknown."""
+    """Decide on a LeaveGroup; in a missing group each member is unknown."""
     cls = response(ApiKey.LEAVE_GROUP).cls
     if version < _BATCHES_FROM:
         error = _leave_one(builder, group, request.member_id, None)
@@ -67,7 +67,7 @@ def leave(
 def _leave_one(
     builder: DecisionBuilder, group: ClassicGroup | None, member_id: str, instance_id: str | None
 ) -> ErrorCode:
-    """Remove one; without a member id an administrator removes a static member by its instance."""
+    """Remove one member; without a member id an administrator removes a static member."""
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if not member_id:
@@ -86,7 +86,7 @@ def _leave_one(
 
 
 def session_timer_fired(builder: DecisionBuilder, group: ClassicGroup, member_id: str) -> None:
-    """End a session, unless the member was heard of since its timer was set."""
+    """End a session, unless the member sent a request since its timer was set."""
     pending_until_ms = group.pending.get(member_id)
     if pending_until_ms is not None:
         if builder.now.monotonic_ms < pending_until_ms:
@@ -104,5 +104,5 @@ def session_timer_fired(builder: DecisionBuilder, group: ClassicGroup, member_id
         member.timer_ms = member.deadline_ms
         builder.timers.append(SetTimer(session_key(group, member_id), member.deadline_ms))
     elif not member.waits_by_request:
-        # A parked request stands for heartbeats; its answer begins the session again.
+        # A parked request replaces heartbeats; its answer restarts the session.
         remove_and_rebalance(builder, group, member)

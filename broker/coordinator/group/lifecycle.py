@@ -1,13 +1,13 @@
-"""The states of a classic group, and which follows which, as a table.
+"""The states of a classic group and their transitions, as a table.
 
-docs/groups.md has the same as a diagram; a test keeps the two alike.
+docs/groups.md has the same as a diagram; a test compares them.
 """
 
 from enum import StrEnum
 
 
 class GroupType(StrEnum):
-    """Which protocol a group goes by, as ListGroups v5 names it."""
+    """The protocol of a group, as ListGroups v5 names it."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -18,11 +18,10 @@ class GroupType(StrEnum):
 class GroupStatus(StrEnum):
     """State of a classic group, as DescribeGroups and ListGroups name it.
 
-    EMPTY: no members; committed offsets may be there.
-    PREPARING_REBALANCE: members are asked to join again; JoinGroups are parked.
-    COMPLETING_REBALANCE: the generation is known; SyncGroups wait for the leader's assignment.
-    STABLE: each member has its assignment.
-    DEAD: the group is gone, or its partition moved to another coordinator.
+    EMPTY: no members; it may have committed offsets. PREPARING_REBALANCE: members must join again;
+    JoinGroups are parked. COMPLETING_REBALANCE: the generation has begun; SyncGroups wait for the
+    leader's assignment. STABLE: each member has its assignment. DEAD: the group is deleted, or its
+    partition moved to another coordinator.
     """
 
     EMPTY = "Empty"
@@ -43,7 +42,7 @@ TRANSITIONS: dict[GroupStatus, frozenset[GroupStatus]] = {
     GroupStatus.STABLE: frozenset({GroupStatus.PREPARING_REBALANCE, GroupStatus.DEAD}),
     GroupStatus.DEAD: frozenset(),
 }
-"""From each state, the states that may follow."""
+"""The states that may follow each state."""
 
 
 def may_follow(before: GroupStatus, after: GroupStatus) -> bool:

@@ -1,11 +1,11 @@
-"""One member of a classic group: what it joined with, what it owns, which requests it waits for."""
+"""One member of a classic group: its protocols, its assignment and its parked requests."""
 
 from typing import Any, NamedTuple
 
 from broker.coordinator.group.decision import Caller, Ticket
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Names and metadata of the protocols that a member supports, the most wanted first."""
+"""Names and metadata of a member's protocols, in the order of preference."""
 
 
 def protocols_of(request: Any) -> Protocols:
@@ -14,36 +14,36 @@ def protocols_of(request: Any) -> Protocols:
 
 
 MEMBER_BYTES = 1_000
-"""About what an empty member takes, with its timer."""
+"""Approximate memory of a member without texts, with its timer."""
 
 
 def protocol_bytes(protocols: Protocols) -> int:
-    """What the protocols of a member take."""
+    """Memory of a member's protocols."""
     return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 class Timeouts(NamedTuple):
-    """How long a member may be silent, and how long it may take to join again."""
+    """Session timeout and rebalance timeout of a member."""
 
     session_ms: int
     rebalance_ms: int
 
 
 class Member:
-    """A member that joined (a pending one is but an id, see `ClassicGroup.pending`).
+    """A member that joined (a pending one is only an id, see `ClassicGroup.pending`).
 
     Attributes:
-        member_id: as the coordinator gave it.
+        member_id: assigned by the coordinator.
         instance_id: `group.instance.id` of a static member (KIP-345), None for a dynamic one.
-        caller: the client that joined first under this place.
+        caller: the client that first joined as this member.
         timeouts: of its session and of rebalances.
-        join_ticket: the JoinGroup that is parked, None if none is.
-        sync_ticket: likewise its SyncGroup.
-        is_new: since its first JoinGroup, until that is answered: it has no id to heartbeat with,
-            so not even a parked JoinGroup keeps it alive for ever.
-        deadline_ms: when its session ends (monotonic) unless it is heard of.
-        timer_ms: when its session's timer fires, None without one. It may be earlier than the
-            deadline: a heartbeat moves the deadline only.
+        join_ticket: its parked JoinGroup, or None.
+        sync_ticket: its parked SyncGroup, or None.
+        is_new: until its first JoinGroup is answered. It has no id for heartbeats yet, and its
+            parked JoinGroup does not keep its session alive.
+        deadline_ms: end of its session (monotonic) without another sign of life.
+        timer_ms: when its session timer fires, None without one. It may be earlier than the
+            deadline: a heartbeat moves only the deadline.
     """
 
     __slots__ = (
@@ -88,21 +88,21 @@ class Member:
 
     @property
     def waits_by_request(self) -> bool:
-        """Whether a parked request stands for its heartbeats; that of a new member does not."""
+        """Whether a parked request replaces its heartbeats; not for a new member."""
         return not self.is_new and (self.join_ticket is not None or self.sync_ticket is not None)
 
     @property
     def kept_bytes(self) -> int:
-        """About what it takes in memory."""
+        """Approximate memory of the member."""
         texts = len(self.member_id) + len(self.caller.client_id) + len(self.instance_id or "")
         return MEMBER_BYTES + texts + protocol_bytes(self.protocols) + len(self.assignment)
 
     def protocol_names(self) -> set[str]:
-        """Names of the protocols that it supports, each once."""
+        """Names of its protocols, without duplicates."""
         return {name for name, _ in self.protocols}
 
     def metadata(self, protocol: str) -> bytes:
-        """What it said under this protocol; nothing where it does not support it."""
+        """Its metadata for this protocol; empty if it does not support it."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
@@ -110,13 +110,13 @@ class Member:
 
 
 class Asked(NamedTuple):
-    """A JoinGroup and who sent it.
+    """A JoinGroup and its sender.
 
     Attributes:
-        ticket: to answer.
-        caller: who.
+        ticket: ticket of the request.
+        caller: sender of the request.
         request: the decoded request.
-        version: of the API.
+        version: version of the request.
         uuid: fresh, for the id of a new member.
     """
 
@@ -128,7 +128,7 @@ class Asked(NamedTuple):
 
     @property
     def timeouts(self) -> Timeouts:
-        """The member's times; v0 has one for both."""
+        """The member's timeouts; version 0 has one for both."""
         session_ms = self.request.session_timeout_ms
         is_one = self.version == 0
         return Timeouts(session_ms, session_ms if is_one else self.request.rebalance_timeout_ms)

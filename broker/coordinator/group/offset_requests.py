@@ -1,9 +1,9 @@
 """OffsetCommit, TxnOffsetCommit, OffsetDelete and OffsetFetch: requests to answers. Pure.
 
-Kafka takes any offset and any partition number: what a client commits is its own. What it checks
-is who commits: a member in the current generation, or nobody's member where the group is empty.
+As in Kafka any offset and any partition number can be committed. Only the sender is checked: it
+must be a member in the current generation, or no member while the group is empty.
 
-KIPs: 211 (no retention of a commit's own from v5 on), 320 (leader epochs), 345 (instance ids), 447
+KIPs: 211 (no retention time in commits from v5 on), 320 (leader epochs), 345 (instance ids), 447
 (require_stable, commits of members in transactions), 496 (OffsetDelete), 848 (topic ids).
 """
 
@@ -39,7 +39,7 @@ _GROUP_ID_NOT_FOUND_FROM = 9
 def commit_refusal(
     group: ClassicGroup | None, request: Any, version: int, *, in_transaction: bool = False
 ) -> ErrorCode | None:
-    """Why this commit is not taken; None where it is."""
+    """The error if this commit is refused, else None."""
     if in_transaction:
         generation = request.generation_id
     else:
@@ -61,8 +61,8 @@ def commit_refusal(
     elif not in_transaction and not is_empty:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if not in_transaction and group.status is GroupStatus.COMPLETING_REBALANCE:
-        # The member knows the generation but not its assignment yet: what it commits may
-        # belong to another one already.
+        # The member has the generation but not its assignment yet: its offsets may belong to
+        # another member by now.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return None
 
@@ -74,7 +74,7 @@ def commit(
     ticket: Ticket,
     request: Any,
 ) -> None:
-    """Take a commit that `commit_refusal` lets through; it keeps the member's session alive."""
+    """Make the records of an allowed commit; it extends the member's session."""
     if group is not None:
         member = group.members.get(request.member_id)
         alive_in = {GroupStatus.STABLE, GroupStatus.PREPARING_REBALANCE}
@@ -94,7 +94,7 @@ def commit(
 def commit_in_transaction(
     builder: DecisionBuilder, offsets: OffsetStore, ticket: Ticket, request: Any
 ) -> None:
-    """Take a transactional commit; its records belong into a batch of the transaction."""
+    """Make the records of a transactional commit, for a batch of the transaction."""
     cls = response(ApiKey.TXN_OFFSET_COMMIT).cls
     topics = [
         cls.Topics(
@@ -114,7 +114,7 @@ def _commit_topic(
     cls: Any,
     expire_ms: int,
 ) -> list[Any]:
-    topic_id = getattr(topic, "topic_id", ZERO_UUID)  # TxnOffsetCommit has none
+    topic_id = getattr(topic, "topic_id", ZERO_UUID)  # TxnOffsetCommit has no topic ids
     same = CommittedOffset(0, -1, "", builder.now.wall_ms, expire_ms, topic_id)
     record = commit_records(group_id, topic.name, same)
     slot = cls.Topics.Partitions
@@ -132,7 +132,7 @@ def _commit_topic(
         assert made.value is not None
         more = growth_of(kept.get(number), made.value)
         if more and not builder.takes(more):
-            # DIFFERS: Kafka has no such bound. Clients do not try again after this code.
+            # DIFFERS: Kafka has no such bound. Clients do not retry after this error.
             error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
             slots.append(slot(partition_index=number, error_code=error))
             continue
@@ -143,7 +143,7 @@ def _commit_topic(
 
 
 def _utf16_units(text: str, limit: int) -> int:
-    """Java's length of a text, counted where it matters: a text that may be above `limit`."""
+    """Java's length of a text; exact only if it may exceed `limit`."""
     if len(text) * 2 <= limit or text.isascii():
         return len(text)
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
@@ -156,7 +156,7 @@ def delete(
     ticket: Ticket,
     request: Any,
 ) -> None:
-    """Decide on an OffsetDelete: not of topics that the group's members read."""
+    """Decide on an OffsetDelete; offsets of subscribed topics are kept."""
     error = _delete_refusal(group)
     if error is not None:
         builder.answer(ticket, refusals.delete_offsets(error))
@@ -179,7 +179,7 @@ def delete(
 
 
 def is_known(offsets: OffsetStore, group_id: str, topic: str, partition: int) -> bool:
-    """Whether there is an offset to delete: a committed one, or one of an open transaction."""
+    """Whether there is an offset to delete: committed, or in an open transaction."""
     committed = offsets.of_group(group_id).get(topic, {})
     return partition in committed or offsets.is_pending(group_id, topic, partition)
 
@@ -188,17 +188,17 @@ def _delete_refusal(group: ClassicGroup | None) -> ErrorCode | None:
     if group is None or group.status is GroupStatus.DEAD:
         return ErrorCode.GROUP_ID_NOT_FOUND
     if group.status is not GroupStatus.EMPTY and group.protocol_type != CONSUMER_PROTOCOL:
-        return ErrorCode.NON_EMPTY_GROUP  # nobody knows which topics its members read
+        return ErrorCode.NON_EMPTY_GROUP  # the topics of its members are unknown
     return None
 
 
 def fetch(offsets: OffsetStore, request: Any, *, require_stable: bool) -> Any:
-    """A group's slot of an OffsetFetch response; what was not committed is -1, not an error."""
+    """A group's slot of an OffsetFetch response; a missing offset is -1, not an error."""
     return at_once(fetch_in_steps(offsets, request, require_stable=require_stable))
 
 
 def fetch_in_steps(offsets: OffsetStore, request: Any, *, require_stable: bool) -> Steps[Any]:
-    """The same in steps; they tell what is there now, whatever is committed meanwhile."""
+    """Like `fetch`, in slices; the answer has the offsets of the time of the call."""
     committed = offsets.of_group(request.group_id)
     pending = set(offsets.pending_partitions(request.group_id)) if require_stable else set()
     asked: list[_Asked] = []
@@ -216,7 +216,7 @@ def fetch_in_steps(offsets: OffsetStore, request: Any, *, require_stable: bool) 
 
 
 class _Asked(NamedTuple):
-    """A topic of an OffsetFetch, and what was committed for it when it was asked."""
+    """A topic of an OffsetFetch, and its committed offsets at the time of the request."""
 
     name: str
     topic_id: bytes
@@ -249,5 +249,5 @@ def _fetch_steps(group_id: str, asked: list[_Asked], pending: set[tuple[str, int
 
 
 def _is_of_topic(stored: bytes, asked: bytes) -> bool:
-    """Whether an offset is of the topic that is asked for, not of an earlier one of that name."""
+    """Whether an offset belongs to the requested topic, not to an earlier one of its name."""
     return stored == asked or ZERO_UUID in {stored, asked}

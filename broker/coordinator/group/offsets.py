@@ -1,11 +1,11 @@
 """Committed offsets of one partition of `__consumer_offsets`, and those of open transactions.
 
-There may be a million of them: each is kept as the bytes of its record's value, behind the 8 bytes
-of the record's own offset, and read when somebody asks. That is one object each, some 100 bytes;
-the names of topics are shared.
+There may be a million: each is stored as 8 bytes of its record's offset and the bytes of its
+record's value, and decoded on access. That is one object each, about 100 bytes; names of topics are
+shared.
 
-A commit inside a transaction is pending until the transaction's marker: then it is kept unless
-a newer record of the same partition was kept meanwhile, as compaction may leave them in the log.
+A commit inside a transaction is pending until the transaction's marker. It is then stored, unless a
+newer record of the same partition has been stored: compaction can leave them in that order.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,43 +22,43 @@ _OFFSET_BYTES = 100
 _FREED_AT_ONCE = 5_000
 
 Stored = bytes
-"""The offset of a record (8 bytes), and the value of that record."""
+"""The offset of a record (8 bytes) and the value of that record."""
 
 ByTopic = dict[str, dict[int, Stored]]
 
 
 class PlacedOffset(NamedTuple):
-    """A committed offset, and where in `__consumer_offsets` its record lies."""
+    """A committed offset, and the offset of its record in `__consumer_offsets`."""
 
     record_offset: int
     committed: CommittedOffset
 
 
 def unpack(stored: Stored) -> PlacedOffset:
-    """Read what the store keeps."""
+    """Decode a stored offset."""
     return PlacedOffset(_PLACE.unpack_from(stored)[0], read_offset_value(stored[_PLACE.size :]))
 
 
 def value_of(stored: Stored) -> bytes:
-    """The value of the record that the store keeps."""
+    """The record's value of a stored offset."""
     return stored[_PLACE.size :]
 
 
 def size_of(stored: Stored) -> int:
-    """About what an offset takes in memory."""
+    """Approximate memory of a stored offset."""
     return _OFFSET_BYTES + len(stored)
 
 
 def growth_of(before: Stored | None, value: bytes) -> int:
-    """How many bytes more an offset takes; 0 where it may be kept however little memory is left.
+    """Additional bytes of an offset; 0 if it may be stored even without memory left.
 
-    A consumer that continues committing must not be refused because its note is a digit longer, or
-    because it names its topics by id now. So a short one always replaces another: all offsets
-    together grow by half of what they take at most.
+    A consumer must not be refused because its metadata are a digit longer, or because it names
+    topics by id now. So a short offset may always replace another, by which the memory of all
+    offsets can grow by at most half.
 
     Args:
-        before: what it replaces.
-        value: of its record.
+        before: the offset to replace.
+        value: value of the new record.
     """
     size = _PLACE.size + len(value)
     if before is None:
@@ -70,12 +70,12 @@ class OffsetStore:
     """Offsets by group, topic and partition.
 
     Attributes:
-        groups: the committed ones; for reading only.
-        count: how many of them there are.
-        kept_bytes: about what they take in memory, those of open transactions with them.
-        by_prefix: partitions by the bytes of their keys but the last four, which are the
-            partition. In a load most records are of a group and a topic
-            that were there a moment ago, and need no reading of their keys.
+        groups: the committed offsets; for reading only.
+        count: number of committed offsets.
+        kept_bytes: approximate memory, including open transactions.
+        by_prefix: partitions by the bytes of their keys without the last four, which are the
+            partition. In a load, most records have the group and topic of a recent record, so their
+            keys need no decoding.
     """
 
     def __init__(self) -> None:
@@ -88,28 +88,28 @@ class OffsetStore:
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
-        """The committed offset of a partition, None without one."""
+        """The committed offset of a partition; None: there is none."""
         stored = self.groups.get(group_id, {}).get(topic, {}).get(partition)
         return None if stored is None else unpack(stored).committed
 
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, Stored]]:
-        """All committed offsets of a group, by topic and partition; see `unpack`."""
+        """All committed offsets of a group, by topic and partition; decode them by `unpack`."""
         return self.groups.get(group_id, {})
 
     def count_of(self, group_id: str) -> int:
-        """How many committed offsets a group has; O(topics)."""
+        """Number of committed offsets of a group; O(topics)."""
         return sum(map(len, self.groups.get(group_id, {}).values()))
 
     def put(
         self, group_id: str, topic: str, partition: int, value: bytes, *, record_offset: int
     ) -> None:
-        """Keep a committed offset; `value` is that of its record, and readable."""
+        """Store a committed offset; `value` must be decodable."""
         self._put(group_id, topic, partition, _PLACE.pack(record_offset) + value)
 
     def remember_prefix(self, prefix: bytes, group_id: str, topic: str) -> None:
-        """Let `put_again` know the partitions of a group and topic that are there.
+        """Cache the partitions of an existing group and topic for `put_again`.
 
-        Not under long names: there may be many, and they count nowhere.
+        Long names are not cached: their memory is not counted.
         """
         if len(prefix) > _PREFIX_BYTES_MAX:
             return
@@ -118,15 +118,15 @@ class OffsetStore:
         self.by_prefix[prefix] = self.groups[group_id][topic]
 
     def put_again(self, key: bytes, value: bytes, record_offset: int) -> bool:
-        """Keep an offset without reading its key, if its group and topic were remembered.
+        """Store an offset without decoding its key, if its group and topic are cached.
 
         Args:
-            key: of the record.
-            value: of the record, readable.
-            record_offset: of the record.
+            key: key of the record.
+            value: value of the record, decodable.
+            record_offset: offset of the record.
 
         Returns:
-            Whether it was kept.
+            Whether it was stored.
         """
         partitions = self.by_prefix.get(key[:-4])
         if partitions is None:
@@ -136,7 +136,7 @@ class OffsetStore:
         return True
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
-        """Forget the offset of a partition, and what open transactions would make of it."""
+        """Remove the offset of a partition, including pending ones of open transactions."""
         by_topic = self.groups.get(group_id)
         if by_topic is not None:
             partitions = by_topic.get(topic)
@@ -146,7 +146,7 @@ class OffsetStore:
                 self.kept_bytes -= size_of(stored)
                 if not partitions:
                     del by_topic[topic]
-                    self.by_prefix.clear()  # it may know the partitions that are no longer kept
+                    self.by_prefix.clear()  # it may refer to the removed partitions
                 if not by_topic:
                     del self.groups[group_id]
         producers = self._open.get(group_id, {}).get((topic, partition))
@@ -155,7 +155,7 @@ class OffsetStore:
 
     # Open transactions.
 
-    def put_pending(  # the place of a record, and who wrote it
+    def put_pending(
         self,
         producer_id: int,
         place: tuple[str, str, int],
@@ -163,13 +163,13 @@ class OffsetStore:
         *,
         record_offset: int,
     ) -> None:
-        """Keep an offset that is committed when the producer's transaction is.
+        """Store an offset that becomes committed with the producer's transaction.
 
         Args:
-            producer_id: of the batch.
+            producer_id: producer id of the batch.
             place: group id, topic, partition.
-            value: of the record.
-            record_offset: of the record.
+            value: value of the record.
+            record_offset: offset of the record.
         """
         group_id, topic, partition = place
         topic = self._shared(topic)
@@ -182,7 +182,7 @@ class OffsetStore:
         opened.setdefault((topic, partition), set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Carry out a transaction's marker; without pending offsets nothing happens."""
+        """Carry out a transaction's marker; without pending offsets it has no effect."""
         for group_id, by_topic in self._pending.pop(producer_id, {}).items():
             for topic, partitions in by_topic.items():
                 for partition, stored in partitions.items():
@@ -197,23 +197,23 @@ class OffsetStore:
         return opened is not None and (topic, partition) in opened
 
     def has_open_transaction(self, group_id: str) -> bool:
-        """Whether any open transaction committed offsets of the group."""
+        """Whether an open transaction has offsets of the group."""
         return group_id in self._open
 
     def pending_partitions(self, group_id: str) -> Iterator[tuple[str, int]]:
-        """Partitions of the group that open transactions committed."""
+        """Partitions of the group with offsets in open transactions."""
         return iter(tuple(self._open.get(group_id, ())))
 
     def pending_groups(self) -> Iterator[str]:
-        """Groups with open transactions."""
+        """Groups with offsets in open transactions."""
         return iter(tuple(self._open))
 
     def pending_count(self) -> int:
-        """How many partitions wait for a marker."""
+        """Number of partitions with offsets in open transactions."""
         return sum(map(len, self._open.values()))
 
     def let_go(self) -> Iterator[None]:
-        """Forget everything, a slice of bounded work each; the store is of no use afterwards."""
+        """Free all memory in slices of bounded work; the store must not be used afterwards."""
         self.by_prefix.clear()
         freed = 0
         while self.groups:

@@ -1,8 +1,8 @@
-"""Which protocol a generation goes by, and which topics its members subscribed to. Pure.
+"""Elects the protocol of a generation, and parses subscriptions. Pure.
 
-Each member votes for the first of its protocols that all members support; most votes win. Kafka
-leaves ties to the order of a Java hash map, which `_java_order` follows: two brokers that hold the
-same votes name the same winner.
+Each member votes for the first of its protocols that all members support; most votes win. In Kafka
+the order of a Java hash map breaks ties, and `_java_order` follows it: two brokers with the same
+votes elect the same protocol.
 """
 
 from collections import Counter
@@ -13,14 +13,14 @@ from struct import error as struct_error
 from broker.coordinator.group.member import Member
 
 CONSUMER_PROTOCOL = "consumer"
-"""Protocol type of consumers: its metadata is a ConsumerProtocolSubscription."""
+"""Protocol type of consumers, whose metadata is a ConsumerProtocolSubscription."""
 
 _COUNT = Struct(">hi")
 _LENGTH = Struct(">h")
 
 
 def java_hash(text: str) -> int:
-    """Java's `String.hashCode`: 31-based over UTF-16 units, wrapped to a signed 32-bit number."""
+    """Java's `String.hashCode` over UTF-16 units, as a signed 32-bit number."""
     value = 0
     encoded = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(encoded), 2):
@@ -29,7 +29,7 @@ def java_hash(text: str) -> int:
 
 
 def _java_order(names: Iterable[str]) -> list[str]:
-    """The order in which a Java HashMap walks its keys (buckets without trees)."""
+    """Iteration order of a Java HashMap (buckets without trees)."""
     keys = list(names)
     capacity = 16
     while len(keys) * 4 > capacity * 3:
@@ -46,11 +46,11 @@ def select_protocol(members: Iterable[Member], candidates: set[str]) -> str | No
     """Count the votes.
 
     Args:
-        members: all of the group.
+        members: all members of the group.
         candidates: protocols that every member supports.
 
     Returns:
-        The winner; None where no member votes, which the check at the join rules out.
+        The winner; None if no member votes, which the check at the join rules out.
     """
     votes: Counter[str] = Counter()
     for member in members:
@@ -64,10 +64,10 @@ def select_protocol(members: Iterable[Member], candidates: set[str]) -> str | No
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """Topics in the subscriptions of consumers; None where one of them cannot be read.
+    """Topics in the subscriptions of consumers; None if one cannot be decoded.
 
-    Only the part that all versions of ConsumerProtocolSubscription begin with is read: a version
-    number, and the topics' names.
+    Only the common beginning of all versions of ConsumerProtocolSubscription is decoded: the
+    version number and the topic names.
     """
     topics: set[str] = set()
     seen: set[bytes] = set()

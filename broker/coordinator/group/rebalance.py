@@ -1,9 +1,9 @@
 """How a classic group gets from one generation to the next.
 
-A rebalance asks all members to join again (`prepare`), waits until all have or the time is up, and
-begins the next generation (`complete_join`). The leader's assignment makes it stable (`syncing`).
-A group that was empty waits `group.initial.rebalance.delay.ms` first, and longer while members
-come (KIP-134), so that the first generation does not begin with the first member alone.
+A rebalance asks all members to join again (`prepare`). It waits until all have joined or the time
+is up, and then begins the next generation (`complete_join`). The leader's assignment makes the
+group stable (`syncing`). A group that was empty first waits `group.initial.rebalance.delay.ms`, and
+longer while members join (KIP-134), so that the first generation has more than the first member.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from kafka_protocol.wire.codec import response
 
 
 def prepare_or_complete(builder: DecisionBuilder, group: ClassicGroup) -> None:
-    """Begin a rebalance, or end the join phase of the one that runs, if all have joined."""
+    """Begin a rebalance, or end the running join phase if all members have joined."""
     if group.can_rebalance:
         prepare(builder, group)
     else:
@@ -29,7 +29,7 @@ def prepare_or_complete(builder: DecisionBuilder, group: ClassicGroup) -> None:
 
 
 def prepare(builder: DecisionBuilder, group: ClassicGroup) -> None:
-    """Begin a rebalance: members that wait for an assignment are told to join again."""
+    """Begin a rebalance: parked SyncGroups get REBALANCE_IN_PROGRESS."""
     if group.status is GroupStatus.COMPLETING_REBALANCE:
         reset_assignments(builder, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
@@ -47,7 +47,7 @@ def prepare(builder: DecisionBuilder, group: ClassicGroup) -> None:
 
 
 def complete_if_all_joined(builder: DecisionBuilder, group: ClassicGroup) -> None:
-    """End the join phase if all have joined; an initial one ends with its delay only."""
+    """End the join phase if all have joined; an initial one only ends with its delay."""
     if (
         group.status is GroupStatus.PREPARING_REBALANCE
         and group.previous is not GroupStatus.EMPTY
@@ -57,7 +57,7 @@ def complete_if_all_joined(builder: DecisionBuilder, group: ClassicGroup) -> Non
 
 
 def join_time_is_up(builder: DecisionBuilder, group: ClassicGroup) -> None:
-    """The timer of the join phase fired: extend an initial delay, or continue with those here."""
+    """The join phase's time is up: extend an initial delay, or begin the next generation."""
     if group.status is not GroupStatus.PREPARING_REBALANCE:
         return
     delay_ms = min(builder.limits.initial_rebalance_delay_ms, group.initial_delay_left_ms)
@@ -70,10 +70,10 @@ def join_time_is_up(builder: DecisionBuilder, group: ClassicGroup) -> None:
 
 
 def complete_join(builder: DecisionBuilder, group: ClassicGroup) -> None:
-    """Begin the next generation with those that joined.
+    """Begin the next generation with the members that joined.
 
-    Dynamic members that did not are gone. Static ones keep their place until their session ends
-    (KIP-345). Where nobody joined and static members are left, the wait begins again.
+    Dynamic members that did not join are removed. Static members stay until their session ends
+    (KIP-345). If no member joined and static members are left, the wait begins again.
     """
     builder.cancel_group_timer(group, TimerKind.JOIN)
     group.member_added = False
@@ -90,7 +90,7 @@ def complete_join(builder: DecisionBuilder, group: ClassicGroup) -> None:
         return
     group.begin_generation(builder.now.wall_ms)
     if group.status is GroupStatus.EMPTY:
-        # A failure changes nothing here: the generation before comes back at the next load, with
+        # A failed append changes nothing: the earlier generation returns at the next load, with
         # members that time out.
         builder.write(group_record(group, {}))
         return
@@ -105,7 +105,7 @@ def complete_join(builder: DecisionBuilder, group: ClassicGroup) -> None:
 
 
 def sync_time_is_up(builder: DecisionBuilder, group: ClassicGroup) -> None:
-    """Members that did not ask for their assignment in time are gone; the rest rebalances."""
+    """Remove members that did not send a SyncGroup in time; the others rebalance."""
     settled = {GroupStatus.COMPLETING_REBALANCE, GroupStatus.STABLE}
     if group.status not in settled or not group.pending_sync:
         return
@@ -117,7 +117,7 @@ def sync_time_is_up(builder: DecisionBuilder, group: ClassicGroup) -> None:
 
 
 def reset_assignments(builder: DecisionBuilder, group: ClassicGroup, error: ErrorCode) -> None:
-    """Answer all parked SyncGroups with an error; nobody has an assignment any more."""
+    """Answer all parked SyncGroups with an error, and clear the assignments."""
     for member in group.members.values():
         group.assign(member, b"")
         if member.sync_ticket is not None:
@@ -127,7 +127,7 @@ def reset_assignments(builder: DecisionBuilder, group: ClassicGroup, error: Erro
 
 
 def remove_and_rebalance(builder: DecisionBuilder, group: ClassicGroup, member: Member) -> None:
-    """Let go of a member whose session ended; its parked requests are answered."""
+    """Remove a member whose session ended; its parked requests are answered."""
     expel(builder, group, member)
     if group.status in {GroupStatus.STABLE, GroupStatus.COMPLETING_REBALANCE}:
         prepare_or_complete(builder, group)
@@ -136,12 +136,12 @@ def remove_and_rebalance(builder: DecisionBuilder, group: ClassicGroup, member: 
 
 
 def expel(builder: DecisionBuilder, group: ClassicGroup, member: Member) -> None:
-    """Remove a member; its parked requests are told that it is unknown, so that it joins again."""
+    """Remove a member; its parked requests get UNKNOWN_MEMBER_ID, so that it joins again."""
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     ticket = group.take_join(member)
     if ticket is not None:
         builder.answer(ticket, refusals.join(unknown))
-    # DIFFERS: Kafka never answers the parked SyncGroup of a member that leaves.
+    # DIFFERS: Kafka does not answer the parked SyncGroup of a member that leaves.
     if member.sync_ticket is not None:
         builder.answer(member.sync_ticket, refusals.sync(unknown))
         member.sync_ticket = None
@@ -150,7 +150,7 @@ def expel(builder: DecisionBuilder, group: ClassicGroup, member: Member) -> None
 
 
 def joined(group: ClassicGroup, member: Member, *, with_members: bool | None = None) -> Any:
-    """The answer to a JoinGroup in the group's generation; the leader gets all members."""
+    """The answer to a JoinGroup in this generation; the leader gets all members."""
     cls = response(ApiKey.JOIN_GROUP).cls
     if with_members is None:
         with_members = group.leader_id == member.member_id

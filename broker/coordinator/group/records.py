@@ -1,11 +1,10 @@
 """Records of `__consumer_offsets`: keys and values to bytes and back, as Apache Kafka writes them.
 
-Committed offsets come by the million when a partition is loaded, so their codec is written out
-here; it agrees with the schemas of `kafka_protocol` (a test compares them). Groups go through the
-schemas.
+A load decodes millions of committed offsets, so their codec is written by hand; a test compares it
+with the schemas of `kafka_protocol`. Groups use the schemas.
 
-Written: OffsetCommitKey 1, OffsetCommitValue 4 (1 where a client asked for a retention of its
-own), GroupMetadataKey 2, GroupMetadataValue 3. Read: all versions that Kafka ever wrote.
+Written: OffsetCommitKey 1, OffsetCommitValue 4 (1 if the commit has a retention time),
+GroupMetadataKey 2, GroupMetadataValue 3. Read: all versions of Kafka.
 
 Source: Apache Kafka 4.3; KIP-211 (no expire timestamp from version 2 on), KIP-320 (leader epoch),
 KIP-345 (instance ids), KIP-848 (topic ids).
@@ -36,29 +35,29 @@ _VALUE_4_HEAD = Struct(">hqi")
 _HEAD_PACK = _VALUE_4_HEAD.pack
 _VERSION_4 = b"\x00\x04"
 _TEXT_AT = 14
-"""Where the length of the metadata lies in version 4: a byte that is one more than it."""
+"""Position of the metadata's length in version 4: one byte, one more than the length."""
 
 _PLAIN_SIZE_MIN = 24
 _NO_TAGS = b"\x00"
 _TOPIC_ID_TAG = b"\x01\x00\x10"
 
 _new_record: Callable[[tuple[bytes, bytes]], GroupRecord] = partial(tuple.__new__, GroupRecord)
-"""The same as `GroupRecord(key, value)`, in a third of the time."""
+"""`GroupRecord(key, value)`, in a third of the time."""
 
 NO_EXPIRY = -1
-"""Of `CommittedOffset.expire_timestamp_ms`: the broker's retention rules."""
+"""Value of `CommittedOffset.expire_timestamp_ms` if the broker's retention applies."""
 
 
 class CommittedOffset(NamedTuple):
-    """What a consumer committed for a partition.
+    """A consumer's committed offset for a partition.
 
     Attributes:
-        offset: the next one to read; Kafka takes any number, also a negative one.
-        leader_epoch: of the last record read, -1 where the client does not know it.
-        metadata: the client's own text.
+        offset: the next offset to read; any number, as in Kafka, even a negative one.
+        leader_epoch: of the last record read, -1 if the client does not have it.
+        metadata: text of the client.
         commit_timestamp_ms: wall clock of the commit.
-        expire_timestamp_ms: when it ends, by clients up to OffsetCommit 4; else NO_EXPIRY.
-        topic_id: of the topic at the commit, zero where it was not known.
+        expire_timestamp_ms: when it expires, from clients up to OffsetCommit 4; else NO_EXPIRY.
+        topic_id: of the topic at the commit, zero if unknown.
     """
 
     offset: int
@@ -81,7 +80,7 @@ def _offset_key_prefix(group_id: str, topic: str) -> bytes:
 
 
 def offset_value(committed: CommittedOffset) -> bytes:
-    """The value of a committed offset: version 4, or 1 where it has an expiry of its own."""
+    """The value of a committed offset: version 4, or 1 if it has an expiry time."""
     text = committed.metadata.encode()
     if committed.expire_timestamp_ms != NO_EXPIRY:
         return b"".join(
@@ -110,16 +109,18 @@ def offset_value(committed: CommittedOffset) -> bytes:
 
 
 RecordOf = Callable[[int, int, int, str], GroupRecord]
-"""Makes the record of a partition, an offset, a leader epoch and metadata."""
+"""Makes a record of a partition, an offset, a leader epoch and metadata."""
 
 
 def commit_records(group_id: str, topic: str, same: CommittedOffset) -> RecordOf:
-    """Make the records of a commit by one group, for one topic: what they share is made once.
+    """Returns a function that makes the records of one commit, group and topic.
+
+    The parts that all records share are encoded once.
 
     Args:
-        group_id: who commits.
-        topic: of the partitions.
-        same: has what is the same for all: times and the topic's id.
+        group_id: id of the group.
+        topic: topic of the partitions.
+        same: the shared fields: times and topic id.
     """
     prefix, pack_partition, pack_head = _offset_key_prefix(group_id, topic), _INT.pack, _HEAD_PACK
     is_plain = same.expire_timestamp_ms == NO_EXPIRY
@@ -137,9 +138,9 @@ def commit_records(group_id: str, topic: str, same: CommittedOffset) -> RecordOf
 
 
 def is_plain_offset_value(value: bytes) -> bool:
-    """Whether these bytes are an OffsetCommitValue 4 with short, plain metadata.
+    """Whether these bytes are an OffsetCommitValue 4 with short ASCII metadata.
 
-    The cheap check of a load: what it does not accept, `read_offset_value` validates.
+    This is the fast check of a load; `read_offset_value` validates values that it rejects.
     """
     size = len(value)
     if size < _PLAIN_SIZE_MIN or value[:2] != _VERSION_4:
@@ -156,7 +157,7 @@ def is_plain_offset_value(value: bytes) -> bool:
 
 
 def commit_timestamp_ms(value: bytes) -> int | None:
-    """When an offset without an expiry of its own was committed; None where it has one."""
+    """When an offset was committed; None if it has an expiry time."""
     if is_plain_offset_value(value):
         return int(_LONG.unpack_from(value, _TEXT_AT + value[_TEXT_AT])[0])
     read = read_offset_value(value)
@@ -164,15 +165,15 @@ def commit_timestamp_ms(value: bytes) -> int | None:
 
 
 def offset_of_value(value: bytes) -> int:
-    """The committed offset of a readable OffsetCommitValue: first in all versions."""
+    """The committed offset of a decodable value: the first field in all versions."""
     return int(_LONG.unpack_from(value, 2)[0])
 
 
 def read_offset_value(value: bytes) -> CommittedOffset:
-    """Read an OffsetCommitValue of any version.
+    """Decode an OffsetCommitValue of any version.
 
     Raises:
-        MalformedMessageError: the bytes are none.
+        MalformedMessageError: it cannot be decoded.
     """
     if is_plain_offset_value(value):
         text_end = _TEXT_AT + value[_TEXT_AT]
@@ -196,10 +197,10 @@ def read_offset_value(value: bytes) -> CommittedOffset:
 
 
 def key_type(key: bytes) -> int:
-    """The number that a key begins with.
+    """The type number at the beginning of a key.
 
     Raises:
-        MalformedMessageError: there is none.
+        MalformedMessageError: the key is too short.
     """
     if len(key) < 2:
         raise MalformedMessageError("a key without a type")
@@ -210,7 +211,7 @@ def key_group(key: bytes) -> tuple[str, int]:
     """The group id, which is the first field of every key, and the position after it.
 
     Raises:
-        MalformedMessageError: it is cut or not text.
+        MalformedMessageError: it is cut or not UTF-8.
     """
     if len(key) < 4:
         raise MalformedMessageError("a key without a group id")
@@ -233,8 +234,8 @@ def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> GroupRec
     """The record of a generation.
 
     Args:
-        group: as it is now; O(members).
-        assignments: by member id; who is not in there has nothing.
+        group: its current state; O(members).
+        assignments: by member id; a missing member has an empty assignment.
     """
     schema = _schema("GroupMetadataValue")
     name = group.protocol_name
@@ -263,7 +264,7 @@ def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> GroupRec
 
 
 def new_group_record(group: ClassicGroup) -> GroupRecord:
-    """The record that makes a group exist before its first generation."""
+    """The record of a new group, before its first generation."""
     schema = _schema("GroupMetadataValue")
     since_ms = -1 if group.since_ms is None else group.since_ms
     value = schema.cls(protocol=None, leader=None, current_state_timestamp=since_ms)
@@ -271,10 +272,10 @@ def new_group_record(group: ClassicGroup) -> GroupRecord:
 
 
 def read_group_value(value: bytes) -> Any:
-    """Read a GroupMetadataValue of any version, as the struct of its schema.
+    """Decode a GroupMetadataValue of any version, as the struct of its schema.
 
     Raises:
-        MalformedMessageError: the bytes are none.
+        MalformedMessageError: it cannot be decoded.
     """
     return _decode(_schema("GroupMetadataValue"), value)
 
@@ -289,7 +290,7 @@ def _encode(schema: Message, value: Any, version: int) -> bytes:
 
 
 def _decode(schema: Message, value: bytes) -> Any:
-    """Decode what begins with its version; bytes that follow it are ignored, as in Kafka."""
+    """Decode a value that begins with its version; trailing bytes are ignored, as in Kafka."""
     if len(value) < 2:
         raise MalformedMessageError(f"{schema.name}: {len(value)} bytes, without a version")
     decoded, _ = schema.decode(value, _SHORT.unpack_from(value)[0], 2)

@@ -1,4 +1,4 @@
-"""Answers that say no, each with the error where Kafka has it for that API. Pure."""
+"""Answers with errors, in the fields that Kafka uses for each API. Pure."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ def join(error: ErrorCode, member_id: str = "") -> Any:
 
     Args:
         error: the code.
-        member_id: whom it speaks of, empty where Kafka names nobody.
+        member_id: id in the answer, empty where Kafka sends none.
     """
     return response(ApiKey.JOIN_GROUP).cls(
         error_code=error, protocol_name=None, member_id=member_id
@@ -22,7 +22,7 @@ def join(error: ErrorCode, member_id: str = "") -> Any:
 
 
 def sync(error: ErrorCode) -> Any:
-    """A SyncGroup response without an assignment, type and name of a protocol."""
+    """A SyncGroup response without assignment and protocol."""
     return response(ApiKey.SYNC_GROUP).cls(error_code=error)
 
 
@@ -32,7 +32,7 @@ def heartbeat(error: ErrorCode) -> Any:
 
 
 def leave(error: ErrorCode) -> Any:
-    """A LeaveGroup response that speaks of no member."""
+    """A LeaveGroup response without members."""
     return response(ApiKey.LEAVE_GROUP).cls(error_code=error)
 
 
@@ -47,7 +47,7 @@ def commit_in_transaction(request: Any, error: ErrorCode) -> Any:
 
 
 def delete_offsets(error: ErrorCode) -> Any:
-    """An OffsetDelete response that speaks of no partition."""
+    """An OffsetDelete response without partitions."""
     return response(ApiKey.OFFSET_DELETE).cls(error_code=error)
 
 
@@ -72,7 +72,7 @@ def for_request(api_key: ApiKey, request: Any, error: ErrorCode) -> Any:
     """The response to a request that is refused as a whole.
 
     Raises:
-        KeyError: the API is not one of a single group.
+        KeyError: the API is not about a single group.
     """
     return _OF_REQUESTS[api_key](request, error)
 
@@ -89,7 +89,7 @@ _OF_REQUESTS: dict[ApiKey, Callable[[Any, ErrorCode], Any]] = {
 
 
 def refused(answer: Answer, error: ErrorCode) -> Answer:
-    """The same answer with an error, for a decision whose records were not written."""
+    """The answer with an error, for a decision whose records were not committed."""
     return Answer(answer.ticket, _refused(answer.response, error))
 
 

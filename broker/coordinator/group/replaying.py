@@ -1,7 +1,8 @@
 """From the records of a partition of `__consumer_offsets` to its groups and offsets.
 
-The same code loads a partition and follows the records that are written later. Of the latter only
-offsets and tombstones change anything: what a decision did to a group is done already.
+The same code loads a partition and applies the records that are written later. Of the latter only
+offsets and tombstones have an effect, because a decision changes its group before its records are
+written.
 """
 
 from collections import Counter
@@ -33,14 +34,14 @@ _NO_TIMEOUT = -1
 
 
 class Replay:
-    """What records make of groups and offsets.
+    """Groups and offsets made from records.
 
     Attributes:
         groups: classic groups by id; changed by `keep` and `forget` only.
-        offsets: the committed ones and those of open transactions.
+        offsets: committed offsets and those of open transactions.
         foreign: groups of protocols that are not served.
-        unknown: how many records were of types that nobody here knows, by type.
-        is_live: whether loading is over, and groups follow from decisions.
+        unknown: number of records of unknown types, by type.
+        is_live: loading is over: records of groups follow from decisions and are not replayed.
     """
 
     def __init__(self) -> None:
@@ -53,20 +54,20 @@ class Replay:
 
     @property
     def kept_bytes(self) -> int:
-        """About what groups and offsets take in memory."""
+        """Approximate memory of groups and offsets."""
         return self._groups_kept.bytes + self.offsets.kept_bytes
 
     def keep(self, group: ClassicGroup) -> None:
-        """Take a group in, in place of one of its id."""
+        """Add a group; it replaces one with its id."""
         self.forget(group.group_id)
         self.groups[group.group_id] = group
         group.count_in(self._groups_kept)
 
     def forget(self, group_id: str) -> bool:
-        """Let go of a group.
+        """Remove a group.
 
         Returns:
-            Whether it was there.
+            Whether it existed.
         """
         group = self.groups.pop(group_id, None)
         if group is not None:
@@ -76,10 +77,10 @@ class Replay:
     def record(
         self, key: bytes | None, value: bytes | None, *, offset: int, producer_id: int
     ) -> None:
-        """Take one record over.
+        """Replay one record.
 
         Raises:
-            DamagedRecord: it cannot be read; nothing changed.
+            DamagedRecord: it cannot be decoded; nothing has changed.
         """
         try:
             self._record(key or b"", value, offset, producer_id)
@@ -87,12 +88,12 @@ class Replay:
             raise DamagedRecord(offset=offset, key=key or b"", cause=str(cause)) from cause
 
     def batch(self, records: Iterable[LoggedRecord], producer_id: int) -> list[DamagedRecord]:
-        """Take the records of a batch over; those that cannot be read are returned."""
+        """Replay the records of a batch; returns the errors of those that cannot be decoded."""
         damaged: list[DamagedRecord] = []
         quick, is_plain = producer_id == _NO_PRODUCER, is_plain_offset_value
         put_again = self.offsets.put_again
         for offset, key, value in records:
-            # The quick way of most records: a plain offset of a group and topic that are known.
+            # Fast path of most records: a plain offset of a cached group and topic.
             if quick and key and value and is_plain(value) and put_again(key, value, offset):
                 continue
             try:
@@ -102,7 +103,7 @@ class Replay:
         return damaged
 
     def written(self, records: Iterable[GroupRecord], first_offset: int) -> None:
-        """Take over what was decided here and is appended now: all of it can be read."""
+        """Replay records of a decision that are appended now; all can be decoded."""
         put_again = self.offsets.put_again
         for offset, (key, value) in enumerate(records, first_offset):
             if value is None or not put_again(key, value, offset):
@@ -143,7 +144,7 @@ class Replay:
         group_id, _ = key_group(key)
         if value is None:
             if self.forget(group_id):
-                self.offsets.by_prefix.clear()  # its next offset makes a group of it again
+                self.offsets.by_prefix.clear()  # the next offset must create the group again
         elif not self.is_live:
             self.keep(_restored(group_id, value))
 
@@ -155,13 +156,13 @@ class Replay:
         group_id, _ = key_group(key)
         if value is None:
             self.foreign.remove(group_id, key)
-            self.offsets.by_prefix.clear()  # as above
+            self.offsets.by_prefix.clear()  # for the same reason as above
         else:
             self.foreign.put(group_id, group_type, key)
 
 
 def _restored(group_id: str, value: bytes) -> ClassicGroup:
-    """A group as its last generation was written: stable, or empty."""
+    """The group of the last written generation: stable, or empty."""
     read = read_group_value(value)
     since = read.current_state_timestamp
     group = ClassicGroup(group_id, since_ms=None if since == _NO_TIMESTAMP else since)
@@ -188,7 +189,7 @@ def _restored(group_id: str, value: bytes) -> ClassicGroup:
 
 
 def _add_restored(group: ClassicGroup, member: Member, protocol_type: str) -> None:
-    """Take a restored member in; one that is there twice is damage, and the first one counts."""
+    """Add a restored member; a duplicate makes the whole record damaged."""
     if member.member_id in group.members or member.instance_id in group.static_members:
         raise MalformedMessageError(f"member {member.member_id} is there twice")
     group.add(member, protocol_type)

@@ -1,15 +1,15 @@
-"""When committed offsets end, and with them groups (KIP-211). Pure.
+"""When committed offsets expire, and groups with them (KIP-211). Pure.
 
-| the group | its offsets end |
+| the group | its offsets expire |
 |---|---|
 | is empty | `offsets.retention.minutes` after it became empty |
 | is empty, written by an old broker | that long after their commit |
-| is stable, of consumers | that long after their commit, if nobody reads the topic |
-| has no members' protocol (a simple one) | that long after their commit |
-| is anything else | not |
+| is stable, of consumers | that long after their commit, if the topic is not subscribed to |
+| has no protocol type (a simple group) | that long after their commit |
+| is in any other state | not |
 
-An offset with an expire timestamp of its own (OffsetCommit up to v4) ends then. Offsets in an open
-transaction stay. An empty group ends with its last offset, by one batch.
+An offset with an expire timestamp (OffsetCommit up to v4) expires then. Offsets in an open
+transaction stay. An empty group is deleted with its last offset, in one batch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,17 +27,17 @@ from broker.coordinator.group.records import (
 )
 
 SLICE = 500
-"""How many offsets one slice looks at: some milliseconds."""
+"""Offsets visited in one slice: some milliseconds."""
 
 
 def is_over(group: ClassicGroup, value: bytes, now_ms: int, keep_ms: int) -> bool:
-    """Whether the time of an offset is up; who reads its topic is not looked at.
+    """Whether an offset has expired; subscriptions to its topic are not considered.
 
     Args:
-        group: whose offset it is.
-        value: of its record.
+        group: the group of the offset.
+        value: value of its record.
         now_ms: wall clock.
-        keep_ms: `offsets.retention.minutes`.
+        keep_ms: `offsets.retention.minutes`, in ms.
     """
     is_empty = group.status is GroupStatus.EMPTY
     is_simple = group.protocol_type is None
@@ -60,10 +60,10 @@ def _knows_its_topics(group: ClassicGroup) -> bool:
 def expired(
     groups: Mapping[str, ClassicGroup], offsets: OffsetStore, now_ms: int, keep_ms: int
 ) -> Iterator[list[GroupRecord]]:
-    """Tombstones of what is over, a slice of bounded work at a time (also an empty one).
+    """Tombstones of expired offsets and groups, in slices of bounded work (also empty ones).
 
-    The records of a slice must be replayed before the next slice is asked for. Groups may change
-    in between: each offset is validated by the state at its own slice.
+    The records of a slice must be replayed before the next slice is requested. Groups may change in
+    between: each offset is checked at its own slice.
     """
     records: list[GroupRecord] = []
     looked_at = 0
@@ -92,7 +92,7 @@ def expired(
 
 
 def _places(offsets: OffsetStore, group_id: str) -> Iterator[tuple[str, int]]:
-    """Partitions with offsets; those that come meanwhile may be omitted."""
+    """Partitions with offsets; those that are added meanwhile may be missing."""
     for topic in list(offsets.of_group(group_id)):
         for partition in list(offsets.of_group(group_id).get(topic, {})):
             yield topic, partition
@@ -113,7 +113,7 @@ def _may_end(
 
 
 def _may_go(group: ClassicGroup, offsets: OffsetStore) -> bool:
-    """Whether the group itself may end: nobody is in it, or on the way to it."""
-    # DIFFERS: Kafka also ends a group whose first member is about to join with the id it got.
+    """Whether the group itself may be deleted: it has no members and no pending ids."""
+    # DIFFERS: Kafka deletes a group even if its first member has a pending id.
     is_empty = group.status is GroupStatus.EMPTY and not group.pending
     return is_empty and not offsets.has_open_transaction(group.group_id)

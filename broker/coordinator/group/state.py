@@ -1,10 +1,9 @@
-"""All that one partition of `__consumer_offsets` knows, and every decision on it: the door.
+"""The groups of one partition of `__consumer_offsets`, and all decisions on them.
 
-A `GroupState` belongs to one shard, and is touched by one thread at a time. Each method takes a
-decoded request, and times that are passed in; it changes the state and returns what is to be
-written, answered and timed (`decision.Decision`, which says in which order). Requests that must
-wait keep their ticket in the state, and each ticket is answered exactly once: by a later decision,
-or by `unload`.
+A `GroupState` belongs to one shard, and only one thread uses it at a time. Each method takes a
+decoded request and the current times. It changes the state and returns records, answers and timers
+(`decision.Decision` defines their order). Requests that must wait keep their ticket in the state.
+Each ticket is answered exactly once: by a later decision, or by `unload`.
 """
 
 from collections import Counter
@@ -66,7 +65,7 @@ class ListedGroup(NamedTuple):
 
 
 class GroupProgress(NamedTuple):
-    """How a group is; `offsets`: how many it has committed."""
+    """State of a group; `offsets` is the number of its committed offsets."""
 
     group_id: str
     state: str
@@ -75,15 +74,15 @@ class GroupProgress(NamedTuple):
 
 
 class GroupCounts(NamedTuple):
-    """Numbers for metrics and log lines.
+    """Counts for metrics and log lines.
 
     Attributes:
-        groups: classic groups by state; each state is there.
+        groups: classic groups by state; has all states.
         foreign_groups: groups of protocols that are not served.
-        members: of all classic groups.
-        offsets: committed ones.
+        members: members of all classic groups.
+        offsets: committed offsets.
         pending_offsets: partitions with commits of open transactions.
-        unknown_records: records of types that nobody here knows, by type.
+        unknown_records: records of unknown types, by type.
         completed_rebalances: generations that became stable.
     """
 
@@ -101,7 +100,7 @@ class GroupState:
 
     Attributes:
         limits: the settings; may be replaced at any time.
-        totals: what it has done since it was made.
+        totals: counts since it was created.
     """
 
     def __init__(self, limits: GroupLimits, budget: MemoryBudget | None = None) -> None:
@@ -109,7 +108,7 @@ class GroupState:
 
         Args:
             limits: the settings.
-            budget: the memory that is left for this state and others; None: there is no bound.
+            budget: bound on the memory of this state and others; None: no bound.
         """
         self.limits, self._budget = limits, budget or MemoryBudget()
         self.totals = Totals()
@@ -119,12 +118,12 @@ class GroupState:
 
     @property
     def kept_bytes(self) -> int:
-        """About what groups and offsets take in memory."""
+        """Approximate memory of groups and offsets."""
         return self._replay.kept_bytes
 
     # Requests of members.
 
-    def join(  # the request, and what comes from outside of it
+    def join(
         self,
         ticket: Ticket,
         caller: Caller,
@@ -137,11 +136,11 @@ class GroupState:
         """Decide on a JoinGroup; its answer may wait for all members.
 
         Args:
-            ticket: names the request.
-            caller: who sent it.
-            request: decoded.
-            version: of the API.
-            uuid: fresh rng for the id of a new member.
+            ticket: ticket of the request.
+            caller: sender of the request.
+            request: the decoded request.
+            version: version of the request.
+            uuid: fresh, for the id of a new member.
             now: the times.
         """
         builder = self._builder(now)
@@ -203,9 +202,10 @@ class GroupState:
         """Decide on an OffsetCommit.
 
         Args:
-            ticket: names the request.
-            request: decoded; its topics have both name and id, zero where there is no such topic.
-            version: of the API.
+            ticket: ticket of the request.
+            request: the decoded request; its topics have both name and id, a zero id if the topic
+                is unknown.
+            version: version of the request.
             now: the times.
         """
         builder = self._builder(now)
@@ -218,7 +218,7 @@ class GroupState:
         return builder.done()
 
     def commit_transaction_offsets(self, ticket: Ticket, request: Any, *, now: Now) -> Decision:
-        """Decide on a TxnOffsetCommit; its records go into a batch of that transaction."""
+        """Decide on a TxnOffsetCommit; its records belong in a batch of the transaction."""
         builder = self._builder(now)
         error = self._commit_refusal(request, 0, in_transaction=True)
         if not request.group_id:
@@ -231,17 +231,17 @@ class GroupState:
         return builder.done()
 
     def fetch_offsets(self, group_request: Any, *, require_stable: bool) -> Any:
-        """Answer a group's part of an OffsetFetch (the form of v8+).
+        """Answer a group's part of an OffsetFetch (in the form of v8 and later).
 
         Args:
-            group_request: its topics have both name and id, zero where there is no such topic;
-                None instead of topics asks for all of them.
+            group_request: its topics have both name and id, a zero id if the topic is unknown; None
+                instead of topics means all.
             require_stable: whether commits of open transactions are an error (KIP-447).
         """
         return offset_requests.fetch(self._offsets, group_request, require_stable=require_stable)
 
     def fetch_in_steps(self, group_request: Any, *, require_stable: bool) -> Steps[Any]:
-        """The same in steps, which tell what is there now."""
+        """Like `fetch_offsets`, in slices; the answer has the offsets of the time of the call."""
         return offset_requests.fetch_in_steps(
             self._offsets, group_request, require_stable=require_stable
         )
@@ -259,13 +259,13 @@ class GroupState:
     # Administration.
 
     def delete_group(self, ticket: Ticket, group_id: str, *, now: Now) -> Decision:
-        """Decide on a group of a DeleteGroups; the answer is its slot."""
+        """Decide on one group of a DeleteGroups; the answer is its slot."""
         builder = self._builder(now)
         delete_group(builder, self._replay, ticket, group_id)
         return replace(builder.done(), may_split=True)
 
     def has_many_offsets(self, group_id: str) -> bool:
-        """Whether a group has more offsets than a decision of one turn should delete."""
+        """Whether a group has more offsets than one decision should delete."""
         return self._offsets.count_of(group_id) > OFFSETS_AT_ONCE
 
     def thin_out_group(self, ticket: Ticket, group_id: str, *, now: Now) -> Decision:
@@ -292,15 +292,16 @@ class GroupState:
             yield ListedGroup(group_id, kind, GroupStatus.EMPTY.value, group_type.value)
 
     def progress(self) -> Iterator[GroupProgress]:
-        """Say of all groups how they are; may be walked over many iterations of the loop."""
+        """The state of all groups; may be iterated over many iterations of the loop."""
         for group in list(self._groups.values()):
             offsets = self._offsets.count_of(group.group_id)
             yield GroupProgress(group.group_id, group.status.value, len(group.members), offsets)
 
     def committed(self) -> Iterator[tuple[str, str, int, int]]:
-        """Group, topic, partition and offset of all commits; may be walked over many turns.
+        """Group, topic, partition and offset of all commits.
 
-        A topic's partitions are of one moment; those of open transactions are not among them.
+        May be iterated over many iterations of the loop; the partitions of one topic are
+        consistent. Open transactions are left out.
         """
         for group_id in list(self._offsets.groups):
             for topic, partitions in list(self._offsets.of_group(group_id).items()):
@@ -310,7 +311,7 @@ class GroupState:
     # Time.
 
     def timer_fired(self, key: TimerKey, now: Now) -> Decision:
-        """Decide on what a timer ends; one that comes early is set again."""
+        """Decide on the end of a wait; a timer that fires early is set again."""
         group = self._groups.get(key.group_id)
         if group is None:
             return NOTHING
@@ -324,16 +325,16 @@ class GroupState:
         return builder.done()
 
     def expire_offsets(self, now: Now) -> Iterator[Decision]:
-        """Let go of offsets and groups whose time is up, a slice of bounded work each.
+        """Delete expired offsets and groups, in slices of bounded work.
 
-        The records of a slice must be replayed before the next one is asked for.
+        The records of a slice must be replayed before the next slice is requested.
         """
         keep_ms = self.limits.offsets_retention_ms
         for records in expired(self._groups, self._offsets, now.wall_ms, keep_ms):
             yield Decision(records=tuple(records), may_split=True)
 
     def topics_deleted(self, topics: Mapping[str, bytes], now: Now) -> Iterator[Decision]:
-        """Let go of the offsets of topics that are gone, a slice of bounded work each.
+        """Delete the offsets of deleted topics, in slices of bounded work.
 
         Args:
             topics: ids by name. Offsets of a later topic of the same name stay.
@@ -347,35 +348,35 @@ class GroupState:
     def replay(
         self, key: bytes | None, value: bytes | None, *, offset: int, producer_id: int = -1
     ) -> None:
-        """Take over one record: when loading, and after each append.
+        """Replay one record: in a load, and after each append.
 
         Args:
-            key: of the record.
-            value: of the record, None for a tombstone.
-            offset: of the record.
-            producer_id: of a transactional batch, which is pending until its marker.
+            key: key of the record.
+            value: value of the record, None for a tombstone.
+            offset: offset of the record.
+            producer_id: producer id of a transactional batch, which is pending until its marker.
 
         Raises:
-            DamagedRecord: it cannot be read; nothing changed.
+            DamagedRecord: it cannot be decoded; nothing has changed.
         """
         self._replay.record(key, value, offset=offset, producer_id=producer_id)
 
     def replay_batch(
         self, records: Iterable[LoggedRecord], *, producer_id: int = -1
     ) -> list[DamagedRecord]:
-        """Take over (offset, key, value) of a batch; returns those that cannot be read."""
+        """Replay (offset, key, value) of a batch; returns the errors of undecodable records."""
         return self._replay.batch(records, producer_id)
 
     def replay_written(self, records: Iterable[GroupRecord], first_offset: int) -> None:
-        """Take over the records of a decision of this state, which are appended."""
+        """Replay the appended records of a decision of this state."""
         self._replay.written(records, first_offset)
 
     def replay_marker(self, producer_id: int, *, committed: bool) -> None:
-        """Carry out the marker that ends a transaction."""
+        """Replay the marker that ends a transaction."""
         self._offsets.end_transaction(producer_id, committed=committed)
 
     def loaded(self, now: Now) -> Decision:
-        """End loading: sessions of restored members begin, groups above their limit rebalance."""
+        """End the load: sessions of restored members begin, groups above their limit rebalance."""
         self._replay.is_live = True
         builder = self._builder(now)
         for group in self._groups.values():
@@ -386,7 +387,7 @@ class GroupState:
         return builder.done()
 
     def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> tuple[Answer, ...]:
-        """End the state: all that is parked is answered. It decides nothing afterwards."""
+        """Answer all parked requests; the state must not decide anything afterwards."""
         answers = []
         for group in self._groups.values():
             for member in group.members.values():
@@ -401,15 +402,15 @@ class GroupState:
         return tuple(answers)
 
     def let_go(self) -> Iterator[None]:
-        """Free a state that was unloaded, a slice of bounded work each.
+        """Free the memory of an unloaded state, in slices of bounded work.
 
-        To drop a million offsets at once holds the interpreter for 50 ms and more.
+        Freeing a million offsets at once would hold the interpreter lock for 50 ms and more.
         """
         return self._offsets.let_go()
 
     @property
     def counts(self) -> GroupCounts:
-        """Numbers for metrics; O(groups)."""
+        """Counts for metrics; O(groups)."""
         by_status = Counter(group.status for group in self._groups.values())
         return GroupCounts(
             groups={status: by_status[status] for status in GroupStatus},
@@ -425,14 +426,14 @@ class GroupState:
         return DecisionBuilder(self.limits, now, self.totals, self._budget)
 
     def _group_or_begin(self, builder: DecisionBuilder, group_id: str) -> ClassicGroup | None:
-        """The group; None where what the turn takes makes one, or is of another protocol's."""
+        """The group. For None, charge memory to a new group, unless another protocol has the id."""
         group = self._groups.get(group_id)
         if group is None and self._replay.foreign.type_of(group_id) is None:
             builder.begin_group(group_bytes(group_id))
         return group
 
     def _join_refusal(self, request: Any) -> ErrorCode | None:
-        """Why a JoinGroup is refused whatever the group's members are."""
+        """The error of a JoinGroup that does not depend on the group's members."""
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         low, high = self.limits.session_timeout_min_ms, self.limits.session_timeout_max_ms
@@ -444,7 +445,7 @@ class GroupState:
         return None
 
     def _first_join(self, builder: DecisionBuilder, asked: Asked) -> None:
-        """The first member of a group that is not there yet."""
+        """Decide on the JoinGroup of the first member of a new group."""
         group_id = asked.request.group_id
         group = ClassicGroup(group_id, since_ms=builder.now.wall_ms)
         builder.records.extend(self._replay.foreign.tombstones(group_id))
@@ -454,14 +455,14 @@ class GroupState:
         def written(error: ErrorCode | None, now: Now) -> Decision:
             is_as_new = self._groups.get(group_id) is group and not group.generation
             if error is None or not is_as_new:
-                return NOTHING  # a generation has a record of its own
+                return NOTHING  # a later generation has its own record
             return self._drop(group, error, now)
 
         assert builder.then is None
         builder.write(new_group_record(group), then=written)
 
     def _drop(self, group: ClassicGroup, error: ErrorCode, now: Now) -> Decision:
-        """A new group could not be written: whoever waits for it is told, and it is forgotten."""
+        """Remove a new group that could not be written; its parked requests get the error."""
         self._replay.forget(group.group_id)
         builder = self._builder(now)
         for member in group.members.values():
@@ -481,7 +482,7 @@ class GroupState:
         )
 
     def _group_for_offsets(self, group_id: str) -> ClassicGroup | None:
-        """The group; one of another protocol stands in as an empty one."""
+        """The group; an empty one stands for a group of another protocol."""
         group = self._groups.get(group_id)
         if group is None and self._replay.foreign.type_of(group_id) is not None:
             return ClassicGroup(group_id, since_ms=None)

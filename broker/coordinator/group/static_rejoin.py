@@ -1,9 +1,9 @@
-"""A static member comes back without its id: its process restarted (KIP-345). Pure.
+"""A static member joins without its id, because its process restarted (KIP-345). Pure.
 
-The member keeps its place under a new id, and whoever still uses the old id is fenced. In a stable
-group whose protocol does not change there is no rebalance: the new id is written, and the member
-is given the generation that it was in. Answers of JoinGroup v9 say that the assignment need not be
-computed again (KIP-814); older ones name the old id as leader, so that nobody computes it.
+The member keeps its place under a new id, and requests with the old id are fenced. A stable group
+whose protocol does not change does not rebalance: the new id is written, and the member gets the
+current generation. Answers of JoinGroup v9 say that the assignment can be skipped (KIP-814). Older
+ones name the old id as leader, so that no member computes an assignment.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ _SKIP_ASSIGNMENT_FROM = 9
 def rejoin_static(
     builder: DecisionBuilder, group: ClassicGroup, member: Member, asked: Asked, new_id: str
 ) -> None:
-    """Let a static member take its place again under `new_id`."""
+    """Give a static member's place to `new_id`."""
     before = _Before(member.member_id, member.protocols, member.timeouts, group.leader_id)
     _fence(builder, group, member)
     _rename(builder, group, member, new_id)
@@ -40,7 +40,7 @@ def rejoin_static(
     if group.status is GroupStatus.PREPARING_REBALANCE:
         complete_if_all_joined(builder, group)
     elif group.status is GroupStatus.COMPLETING_REBALANCE:
-        # The leader may be assigning to the old id at this moment.
+        # The leader may be assigning partitions to the old id now.
         prepare(builder, group)
     elif group.winner() == group.protocol_name:
         record = group_record(
@@ -53,7 +53,7 @@ def rejoin_static(
 
 
 def _fence(builder: DecisionBuilder, group: ClassicGroup, member: Member) -> None:
-    """Whoever waits under the old id is told that another took its place."""
+    """Answer parked requests of the old id with FENCED_INSTANCE_ID."""
     fenced = ErrorCode.FENCED_INSTANCE_ID
     builder.answer(group.take_join(member), refusals.join(fenced, member.member_id))
     builder.answer(member.sync_ticket, refusals.sync(fenced))
@@ -68,7 +68,7 @@ def _rename(builder: DecisionBuilder, group: ClassicGroup, member: Member, membe
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """What the member was, for the case that its new id cannot be written."""
+    """The earlier state of the member, restored if its new id cannot be written."""
 
     member_id: str
     protocols: Protocols
@@ -78,7 +78,7 @@ class _Before:
 
 @dataclass(frozen=True, slots=True)
 class _Rejoin:
-    """The end of a rejoin in a stable group, once its record is committed or failed."""
+    """The end of a rejoin in a stable group, after its record is committed or has failed."""
 
     group: ClassicGroup
     member: Member
@@ -88,7 +88,7 @@ class _Rejoin:
     totals: Totals
 
     def written(self, error: ErrorCode | None, now: Now) -> Decision:
-        """Answer the JoinGroup, unless something else did meanwhile."""
+        """Answer the JoinGroup, unless it has been answered by now."""
         if self.member.join_ticket != self.asked.ticket:
             return NOTHING
         builder = DecisionBuilder(self.limits, now, self.totals)
@@ -97,8 +97,8 @@ class _Rejoin:
         elif self.group.status is GroupStatus.STABLE:
             self.group.take_join(self.member)
             builder.answer(self.asked.ticket, self._answer())
-            builder.keep_alive(self.group, self.member)  # its timer may have come while it waited
-        # Else a rebalance began: its join phase answers.
+            builder.keep_alive(self.group, self.member)  # its timer may have fired meanwhile
+        # Otherwise a rebalance has begun, whose join phase answers.
         return builder.done()
 
     def _answer(self) -> Any:

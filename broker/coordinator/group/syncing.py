@@ -1,7 +1,7 @@
-"""SyncGroup: the leader hands in the assignment, and each member is told its part. Pure.
+"""SyncGroup: the leader sends the assignment, and each member gets its part. Pure.
 
-The assignment counts from the moment its record is committed. Until then the group stays in
-CompletingRebalance: a SyncGroup is parked, and a member that joins begins the next rebalance.
+The assignment is valid once its record is committed. Until then the group stays in
+CompletingRebalance: SyncGroups are parked, and a member that joins begins the next rebalance.
 """
 
 from collections.abc import Mapping
@@ -28,13 +28,13 @@ _PROTOCOL_NAMED_FROM = 5
 
 
 def lacks_protocol(request: Any, version: int) -> bool:
-    """Whether the request should name type and name of its protocol, and does not (KIP-559)."""
+    """Whether the request lacks the protocol type and name that it must have (KIP-559)."""
     is_named = request.protocol_type is not None and request.protocol_name is not None
     return version >= _PROTOCOL_NAMED_FROM and not is_named
 
 
 def sync(builder: DecisionBuilder, group: ClassicGroup, ticket: Ticket, request: Any) -> None:
-    """Decide on a SyncGroup to a group that exists."""
+    """Decide on a SyncGroup to an existing group."""
     error = _refusal(group, request)
     if error is not None:
         builder.answer(ticket, refusals.sync(error))
@@ -45,16 +45,16 @@ def sync(builder: DecisionBuilder, group: ClassicGroup, ticket: Ticket, request:
         builder.answer(ticket, _assignment_of(group, member))
         return
     if member.sync_ticket is not None:
-        # DIFFERS: Kafka forgets the earlier one, and its connection waits for ever.
+        # DIFFERS: Kafka drops the earlier one, and its connection waits without end.
         builder.answer(member.sync_ticket, refusals.sync(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_ticket = ticket
     if group.leader_id == member.member_id and group.assigning != group.generation:
         # DIFFERS: the first assignment of a generation counts. In Kafka a second one follows it
-        # into the log, and is what a restart knows. Who is not a member is given nothing; who is
-        # given nothing has an empty part.
+        # into the log, and is valid after a restart. Assignments of non-members are ignored; a
+        # member without one has an empty assignment.
         given = {each.member_id: bytes(each.assignment) for each in request.assignments}
         if not _has_memory(builder, group, given):
-            # DIFFERS: Kafka has no such bound. The next leader may assign less.
+            # DIFFERS: Kafka has no such bound. The next leader may make a smaller assignment.
             member.sync_ticket = None
             builder.answer(ticket, refusals.sync(ErrorCode.GROUP_MAX_SIZE_REACHED))
             remove_and_rebalance(builder, group, member)
@@ -65,7 +65,7 @@ def sync(builder: DecisionBuilder, group: ClassicGroup, ticket: Ticket, request:
 
 
 def _has_memory(builder: DecisionBuilder, group: ClassicGroup, given: Mapping[str, bytes]) -> bool:
-    """Whether memory is left for an assignment; short ones, or no longer ones, always pass."""
+    """Whether there is memory for an assignment; True if it is short, or not longer than before."""
     before = sum(len(member.assignment) for member in group.members.values())
     size = sum(len(given.get(member_id, b"")) for member_id in group.members)
     return size <= max(before, len(group.members) * MEMBER_BYTES) or builder.takes(size - before)
@@ -87,7 +87,7 @@ def _refusal(group: ClassicGroup, request: Any) -> ErrorCode | None:
 
 
 def _differs(said: str | None, known: str | None) -> bool:
-    """Whether both are there and not the same (KIP-559): older clients say nothing."""
+    """Whether both are set and different (KIP-559); older clients send none."""
     return said is not None and known is not None and said != known
 
 
@@ -107,7 +107,7 @@ def _assignment_of(group: ClassicGroup, member: Member) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Assigned:
-    """The end of a rebalance, once the assignment's record is committed or failed."""
+    """The end of a rebalance, after the assignment's record is committed or has failed."""
 
     group: ClassicGroup
     generation: int
@@ -116,7 +116,7 @@ class _Assigned:
     totals: Totals
 
     def written(self, error: ErrorCode | None, now: Now) -> Decision:
-        """Answer the members that wait, unless the group continued to another rebalance."""
+        """Answer the parked members, unless the group is in another rebalance by now."""
         group = self.group
         is_current = group.generation == self.generation
         if not is_current or group.status is not GroupStatus.COMPLETING_REBALANCE:

@@ -1,1 +1,1 @@
-"""What the controllers' listener serves."""
+"""Handlers of the controllers' listener."""

@@ -1,4 +1,4 @@
-"""AlterPartition (56): the leader of partitions asks for other ISRs.
+"""AlterPartition (56): the leader of partitions proposes new ISRs.
 
 Versions:
 
@@ -42,11 +42,11 @@ class AlterPartitionHandler(DecodedHandler):
     versions = Versions(2, 3)
 
     def __init__(self, submit: Submit, defaults: ElectionRules) -> None:
-        """Decide by `submit`; `defaults`: what the controller's properties say of elections."""
+        """`defaults` are the election rules in the controller's properties."""
         self._submit, self._defaults = submit, defaults
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Take the proposals in one decision; answer for each partition."""
+        """Decide on all proposals at once; each partition gets its own error."""
         decide = partial(
             alter_partition.steps,
             broker_id=request.broker_id,
@@ -56,7 +56,7 @@ class AlterPartitionHandler(DecodedHandler):
         )
         try:
             altered: list[AlteredPartition] = await self._submit(decide)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _Response(error_code=int(code_of(error, "alter partitions")))
         refused = [(one.replica, one.error) for one in altered if one.error is not None]
         if refused:

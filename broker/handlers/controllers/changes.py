@@ -1,6 +1,7 @@
-"""What brokers and admin clients ask of the active controller; any other answers 41.
+"""Requests of brokers and admin clients to the active controller; others answer NOT_CONTROLLER.
 
-But DescribeConfigs: each controller answers it for itself, and for topics by its image (KIP-919).
+DescribeConfigs is an exception: each controller answers for itself, and for topics from its image
+(KIP-919).
 """
 
 import logging
@@ -46,13 +47,14 @@ _CODES: Final = {ApiKey.BROKER_REGISTRATION: ErrorCode.DUPLICATE_BROKER_REGISTRA
 
 
 class FromTheWire(DecodedHandler):
-    """A handler of requests by which a broker speaks for itself, behind a listener.
+    """Guards requests that a broker sends for itself, on a listener.
 
-    A stranger at the controllers' listener could guess the epoch of the broker in this process,
-    fence it or take its id over. For other ids the wire is the only channel; that needs
-    authentication.
+    A client of the controllers' listener could guess the epoch of the broker in this process, fence
+    that broker or take over its id. Other brokers have no channel but the listener; protecting
+    their ids would need authentication.
 
-    DIFFERS: Kafka's combined node sends itself its requests over the wire, and takes anybody's.
+    DIFFERS: Kafka's combined node sends its own requests over the network, and accepts them from
+    any client.
     """
 
     def __init__(
@@ -64,14 +66,18 @@ class FromTheWire(DecodedHandler):
         is_active: Callable[[], bool] = lambda: True,
         lone_tier: bool = False,
     ) -> None:
-        """Refuse requests in the name of `own_broker_id`; a line a minute says so.
+        """Refuse requests in the name of `own_broker_id`, with one log line a minute.
 
-        While this controller is not the active one (`is_active`) it decides nothing, and says so
-        to anybody: where addresses are mixed up, the broker here meets it in place of another, and
-        must not take itself for replaced.
-
-        With `lone_tier`, one without the secret of a cluster, no other broker registers: the tiers
-        could not authenticate themselves at each other's brokers.
+        Args:
+            here: serves all other requests.
+            own_broker_id: id of the broker in this process.
+            clock: for the log lines.
+            is_active: whether this controller is the active one. Otherwise no request is refused
+                here, and `here` answers NOT_CONTROLLER. With mixed-up addresses, the broker in this
+                process can reach this controller instead of another, and must not conclude that its
+                id was taken over.
+            lone_tier: this node has a remote tier and no cluster secret. Then no other broker may
+                register, because tiers could not authenticate at each other's brokers.
         """
         self.api_key, self.versions = here.api_key, here.versions
         self._refuses_others = lone_tier and here.api_key == ApiKey.BROKER_REGISTRATION
@@ -79,7 +85,7 @@ class FromTheWire(DecodedHandler):
         self._is_active = is_active
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer, or refuse."""
+        """Pass the request on, or refuse it."""
         if not self._is_active():
             return self._here.handle(context, request)
         if request.broker_id != self._own_broker_id:
@@ -109,18 +115,18 @@ class FromTheWire(DecodedHandler):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeParts:
-    """What these handlers are made of.
+    """The parts of a controller that these handlers use.
 
     Attributes:
-        live: settings of this node, which new topics take their defaults from.
-        cluster: the image.
-        creation: of topics.
-        submit: to the active controller, if it is this node's.
-        brokers: their registrations and heartbeats.
-        own_broker_id: the broker in this process, which speaks for itself beside the wire; None: a
-            process without one.
-        clock: of the process.
-        settled: waits until this node's broker has taken away the files of topics.
+        live: settings of this node; new topics get their defaults from it.
+        cluster: view of the newest committed image.
+        creation: creates topics.
+        submit: submits decisions if this node is the active controller.
+        brokers: registrations and heartbeats.
+        own_broker_id: the broker in this process, which does not use the network for its own
+            requests; None: there is no broker.
+        clock: clock of the process.
+        settled: waits until this node's broker has removed the files of topics.
     """
 
     live: LiveConfig
@@ -139,7 +145,7 @@ def creation_without_broker(
     rng: Rng,
     descriptors: Descriptors,
 ) -> TopicCreation:
-    """Creation of topics that does not wait for partitions of this node's own."""
+    """Topic creation that does not wait for replicas on this node."""
     creation = TopicCreation(
         submit,
         defaults=live.topic_defaults,
@@ -153,7 +159,7 @@ def creation_without_broker(
 def own_handlers(
     submit: Submit, brokers: BrokerControl, *, heartbeat_interval_ms: int
 ) -> dict[ApiKey, DecodedHandler]:
-    """What a broker asks in its own name, for the broker in this process."""
+    """Handlers of a broker's own requests, for the broker in this process."""
     handlers = (
         BrokerRegistrationHandler(brokers),
         BrokerHeartbeatHandler(brokers, heartbeat_interval_ms=heartbeat_interval_ms),
@@ -167,7 +173,7 @@ def own_handlers(
 
 
 def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
-    """Add them to the table of a controllers' listener."""
+    """Add the handlers to the table of a controllers' listener."""
     config, own_id = parts.live.current, parts.own_broker_id
     lone_tier = config.remote_log_storage_system_enable and not config.tidemark_cluster_secret_file
     interval_ms = config.broker_heartbeat_interval_ms

@@ -1,11 +1,11 @@
-"""ControllerRegistration (70): a controller says who it is, where it listens and what it can do.
+"""ControllerRegistration (70): registers a controller with its endpoints and features.
 
 Versions:
 
 * 0: KIP-919; flexible from the start.
 
-Every controller sends it to the active one, until it reads its own incarnation in the metadata.
-As in Kafka 4, whether one migrates from ZooKeeper is not noted.
+Every controller sends it to the active one, until the metadata have its incarnation. As in Kafka 4,
+the field on the migration from ZooKeeper is ignored.
 """
 
 from functools import partial
@@ -33,7 +33,7 @@ class ControllerRegistrationHandler(DecodedHandler):
         self._submit = submit
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Note it in the metadata."""
+        """Store the registration in the metadata."""
         registration = Registration(
             request.controller_id,
             request.incarnation_id,
@@ -42,7 +42,7 @@ class ControllerRegistrationHandler(DecodedHandler):
         )
         try:
             await self._submit(partial(register_controller, registration=registration))
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             code = code_of(error, "register a controller")
             return _Response(error_code=int(code), error_message=message_of(error))
         return _Response()

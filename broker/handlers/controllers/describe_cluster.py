@@ -1,8 +1,8 @@
-"""DescribeCluster (60) of the controllers: who they are, and which of them is active.
+"""DescribeCluster (60) on the controllers' listener: the controllers, and the active one.
 
 Versions:
 
-* 0: the client cannot say that it means controllers, so it is refused (KIP-700).
+* 0: refused, because the request cannot ask for controllers (KIP-700).
 * 1: whether brokers or controllers are meant (KIP-919).
 * 2: fenced brokers (KIP-1073); controllers are never fenced.
 """
@@ -22,7 +22,7 @@ from metadata_topic.quorum.wire.rpc import WireIdentity
 
 _Response: Final = response(ApiKey.DESCRIBE_CLUSTER).cls
 _ENDPOINT_TYPES: Final = 1
-"""First version with endpoint types, and with errors about them."""
+"""First version with endpoint types and their errors."""
 
 
 class DescribeControllersHandler(DecodedHandler):
@@ -35,7 +35,7 @@ class DescribeControllersHandler(DecodedHandler):
         self._identity, self._quorum = identity, quorum
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Describe the controllers; asked for brokers, say that this is not their listener."""
+        """Describe the controllers; MISMATCHED_ENDPOINT_TYPE if asked for brokers."""
         if request.endpoint_type == ENDPOINT_BROKERS:
             code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
             if context.api_version < _ENDPOINT_TYPES:

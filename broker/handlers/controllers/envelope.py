@@ -1,16 +1,16 @@
-"""Envelope (58): a broker hands on what a client asked of it, with who asked and from where.
+"""Envelope (58): a broker forwards a client's request, with the client's principal and address.
 
 Versions:
 
 * 0: KIP-590; flexible.
 
-The request inside is served by this listener's own handler of it, and its answer, header and all,
-goes back inside. What cannot be read inside is UNSUPPORTED_VERSION, as Kafka says, so that a broker
-knows it from a fault of the envelope itself. A refusal because another controller is active is the
-envelope's own error: the broker then looks for that one. Only the listener of controllers serves
-this: elsewhere it closes the connection, as in Kafka.
+This listener's handler of the inner API serves the request, and the envelope returns its answer
+with the header. An inner request that cannot be decoded is UNSUPPORTED_VERSION, as in Kafka, so
+that a broker can distinguish it from a malformed envelope. NOT_CONTROLLER is an error of the
+envelope itself: the broker then looks for the active controller. Only controllers' listeners serve
+this API; others close the connection, as in Kafka.
 
-The principal must be readable; nobody asks for it while there is no authorizer.
+The principal must be decodable; it is not used while there is no authorizer.
 """
 
 import logging
@@ -50,7 +50,7 @@ FORWARDABLE: Final = frozenset({
     ApiKey.UNREGISTER_BROKER, ApiKey.ALLOCATE_PRODUCER_IDS, ApiKey.ADD_RAFT_VOTER,
     ApiKey.REMOVE_RAFT_VOTER,
 })  # fmt: skip
-"""What Kafka 4.3 takes in an envelope."""
+"""The APIs that Kafka 4.3 accepts in an envelope."""
 
 
 class EnvelopeHandler(DecodedHandler):
@@ -62,22 +62,22 @@ class EnvelopeHandler(DecodedHandler):
     def __init__(
         self, table: HandlerTable, metadata_end: Callable[[], int], decoding: Pool, clock: Clock
     ) -> None:
-        """Serve what is inside.
+        """Serve inner requests.
 
         Args:
             table: has the handlers.
-            metadata_end: up to where (exclusive) the image here has the metadata log.
+            metadata_end: returns the end offset (exclusive) of the metadata log in the image here.
             decoding: decodes long requests.
-            clock: of the log lines.
+            clock: for the log lines.
         """
         self._table, self._metadata_end = table, metadata_end
         self._decoding, self._seldom = decoding, Seldom(clock)
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Serve the request inside."""
+        """Serve the inner request."""
         try:
             answer = await self._served(context, request)
-            # A change is answered when it is in the image here.
+            # A change is in the image here before its answer leaves.
             return _Response(response_data=answer, metadata_end=self._metadata_end())
         except KafkaError as error:
             if error.code != ErrorCode.NOT_CONTROLLER:
@@ -118,7 +118,7 @@ class EnvelopeHandler(DecodedHandler):
             answer = handler.handle(inner, request)
             if isawaitable(answer):
                 answer = await answer
-        except CloseConnection as cause:  # it would be the broker's connection
+        except CloseConnection as cause:  # it would close the broker's connection
             raise ApiError(ErrorCode.INVALID_REQUEST, cause.reason) from cause
         except Exception as cause:
             log.exception(
@@ -143,7 +143,7 @@ class EnvelopeHandler(DecodedHandler):
 
 
 def _check_principal(serialised: bytes | None) -> None:
-    """Refuse what Kafka's DefaultKafkaPrincipalBuilder would not read."""
+    """Refuse a principal that Kafka's DefaultKafkaPrincipalBuilder cannot read."""
     try:
         data = serialised or b""
         version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
@@ -175,10 +175,10 @@ def _header(frame: memoryview) -> RequestHeader:
 
 
 async def _packed(header: RequestHeader, answer: Any) -> bytes:
-    """The answer with its header; a long one is looked at and encoded in steps.
+    """Encode an answer with its header; a long one in slices.
 
     Raises:
-        ApiError: NOT_CONTROLLER: the answer says that this is not the active controller.
+        ApiError: NOT_CONTROLLER, if a part of the answer has that error.
     """
     key, version = ApiKey(header.api_key), header.api_version
     if type(answer) is not list:
@@ -191,7 +191,7 @@ async def _packed(header: RequestHeader, answer: Any) -> bytes:
 
 
 def _says_not_controller(key: ApiKey, answer: Any) -> Steps[bool]:
-    """Whether it, or one of its parts, is refused because another controller is active."""
+    """Whether the answer, or a part of it, has an error because another controller is active."""
     if key == ApiKey.DESCRIBE_QUORUM:
         return any(
             one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,4 +1,4 @@
-"""What a controller hands to the handlers of its listener."""
+"""The parts of a controller for the handlers of its listener."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ from metadata_topic.quorum.wire.rpc import WireIdentity
 
 @dataclass(frozen=True)
 class ControllerParts:
-    """What handlers of the controllers' listener are made of.
+    """Parts for handlers of the controllers' listener.
 
     Attributes:
-        features: for ApiVersions.
-        table: the one that the handlers are put into; ApiVersions answers from it.
+        features: returns the features for ApiVersions.
+        table: the handlers; ApiVersions answers from it.
     """
 
     identity: WireIdentity

@@ -4,7 +4,7 @@ Versions:
 
 * 0: KIP-730; flexible from the start.
 
-A tagged field of our own says which ids the broker's logs know.
+A tagged field of Tidemark has the highest producer id in the broker's logs.
 """
 
 from functools import partial
@@ -31,7 +31,7 @@ class AllocateProducerIdsHandler(DecodedHandler):
         self._submit = submit
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Give the next block; no other broker ever gets an id of it."""
+        """Allocate the next block; no other broker ever gets its ids."""
         decide = partial(
             allocate_producer_ids,
             broker_id=request.broker_id,
@@ -40,6 +40,6 @@ class AllocateProducerIdsHandler(DecodedHandler):
         )
         try:
             block: ProducerIdBlock = await self._submit(decide)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _Response(error_code=int(code_of(error, "allocate producer ids")))
         return _Response(producer_id_start=block.first_id, producer_id_len=block.size)

@@ -1,11 +1,10 @@
 """Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), Fetch (1) and FetchSnapshot (59).
 
-Replicas of the metadata log ask these of each other. The wire's part is decided in
-`metadata_topic.quorum.wire.requests`, all else by the replica; here one is handed to the other.
-What each version brought is said there, too.
+Replicas of the metadata log send these to each other. `metadata_topic.quorum.wire.requests`
+validates them and lists their versions; the replica decides. This module connects both.
 
-Fetch is announced from version 4 on, as Kafka's controllers do; below 13 it is refused, for it does
-not say which topic id it means.
+ApiVersions names Fetch from version 4 on, as Kafka's controllers do. Below 13 it is refused,
+because it has no topic id.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ class QuorumHandler(DecodedHandler):
         self._identity, self._quorum = identity, quorum
 
     def handle(self, context: RequestContext, request: Any) -> Any:
-        """Refuse a request, or hand it to the replica and wait for its answer."""
+        """Refuse a request, or pass it to the replica and wait for its answer."""
         version = context.api_version
         asked = admit(self.api_key, version, request, self._identity, self._standing)
         if isinstance(asked, Refused):
@@ -43,13 +42,13 @@ class QuorumHandler(DecodedHandler):
 
         def respond(answer: Response) -> None:
             assert not isinstance(answer, VoterResponse)
-            if not answered.done():  # the connection may be gone
+            if not answered.done():  # the connection may be closed by now
                 answered.set_result(write_answer(answer, version))
 
         self._quorum.receive(asked, respond)
         if self.api_key == ApiKey.FETCH_SNAPSHOT:
-            # A chunk is a megabyte, read beside the loop: hundreds that are asked for in a row, by
-            # somebody who does not read them, would all be in memory.
+            # A chunk is a megabyte, read on a thread. A client that requests hundreds in a row and
+            # does not read the answers would have them all in memory.
             return OrderedAnswer(lambda _: answered)
         return answered
 

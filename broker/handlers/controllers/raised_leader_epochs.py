@@ -1,4 +1,4 @@
-"""RaiseLeaderEpochs (32001): a broker needs leader epochs above those that were used before.
+"""RaiseLeaderEpochs (32001): raises leader epochs above those that a broker found in use.
 
 DIFFERS: Kafka has no such request; see `metadata_topic.controller.leader_epochs`.
 """
@@ -30,7 +30,7 @@ class RaiseLeaderEpochsHandler(DecodedHandler):
         self._submit = submit
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Raise them in one decision; say of each partition that is refused why."""
+        """Raise the epochs in one decision; a refused partition gets its own error."""
         decide = partial(
             raise_leader_epochs.steps,
             broker_id=request.broker_id,
@@ -44,7 +44,7 @@ class RaiseLeaderEpochsHandler(DecodedHandler):
         )
         try:
             refused: dict[ReplicaId, KafkaError] = await self._submit(decide)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _Response(error_code=int(code_of(error, "raise leader epochs")))
         return _Response(
             partitions=[

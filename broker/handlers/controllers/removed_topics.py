@@ -1,4 +1,4 @@
-"""UpdateRemovedTopics (32002): what a broker's tier knows of topics that were removed.
+"""UpdateRemovedTopics (32002): reports of a broker's tier on removed topics.
 
 DIFFERS: Kafka has no such request; see `metadata_topic.controller.topic_deletion`.
 """
@@ -29,7 +29,7 @@ class UpdateRemovedTopicsHandler(DecodedHandler):
         self._submit = submit
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Take `emptied` topics off the list."""
+        """Remove `emptied` topics from the list."""
 
         def decide(image: MetadataImage) -> ControllerResult[None]:
             check_broker_epoch(image, request.broker_id, request.broker_epoch)
@@ -37,6 +37,6 @@ class UpdateRemovedTopicsHandler(DecodedHandler):
 
         try:
             await self._submit(decide)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _Response(error_code=int(code_of(error, "update removed topics")))
         return _Response()

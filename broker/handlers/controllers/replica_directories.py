@@ -1,11 +1,11 @@
-"""AssignReplicasToDirs (73): a broker says in which log directories it has made replicas.
+"""AssignReplicasToDirs (73): assigns a broker's replicas to its log directories.
 
 Versions:
 
 * 0: KIP-858; flexible from the start.
 
-A tagged field of our own gives one directory up, see `forget_directory`. Controllers that do not
-know it note nothing then, and name no replica in their answer.
+A tagged field of Tidemark gives up one directory, see `forget_directory`. Controllers that do not
+have the field change nothing, and their answer has no replica.
 """
 
 from collections.abc import Mapping
@@ -36,9 +36,9 @@ _Directory: Final = _Response.Directories
 _Topic: Final = _Directory.Topics
 _Partition: Final = _Topic.Partitions
 FORGETS: Final = 1
-"""The one directory of the request is given up; last copies there stay lost."""
+"""Give up the directory of the request; partitions without another copy stay lost."""
 FORGETS_LAST_COPIES: Final = 2
-"""The same, and last copies are begun again, empty."""
+"""Give it up, and create partitions without another copy again, empty."""
 
 
 class AssignReplicasToDirsHandler(DecodedHandler):
@@ -48,11 +48,11 @@ class AssignReplicasToDirsHandler(DecodedHandler):
     versions = Versions(0, 0)
 
     def __init__(self, submit: Submit, defaults: ElectionRules) -> None:
-        """Decide by `submit`; `defaults`: what the controller's properties say of elections."""
+        """`defaults` are the election rules in the controller's properties."""
         self._submit, self._defaults = submit, defaults
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Note the directories in one decision; answer for each partition."""
+        """Store the directories in one decision; each partition gets its own error."""
         if request.forgets:
             return await self._forget(request)
         asked = _asked(request)
@@ -69,14 +69,14 @@ class AssignReplicasToDirsHandler(DecodedHandler):
 
         try:
             gone = await self._submit(decide)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _Response(error_code=int(code_of(error, "assign replicas to directories")))
         return _Response(
             directories=[_answer(directory, gone) for directory in request.directories]
         )
 
     async def _forget(self, request: Any) -> Any:
-        """Give one directory up; answer with its replicas, then with those that stay lost."""
+        """Give up one directory; answers with its replicas, then with those that stay lost."""
         if len(request.directories) != 1 or request.forgets not in {FORGETS, FORGETS_LAST_COPIES}:
             return _Response(error_code=int(ErrorCode.INVALID_REQUEST))
         directory_id = request.directories[0].id
@@ -98,7 +98,7 @@ class AssignReplicasToDirsHandler(DecodedHandler):
 
         try:
             return await self._submit(decide)
-        except Exception as error:  # noqa: BLE001  (told as a code)
+        except Exception as error:  # noqa: BLE001  (reported as a code)
             return _Response(error_code=int(code_of(error, "forget a log directory")))
 
 

@@ -1,11 +1,11 @@
-"""UpdateRaftVoter (82): a voter says where it listens, and which kraft.version it can do.
+"""UpdateRaftVoter (82): updates a voter's endpoints and its supported kraft.version.
 
 Versions:
 
 * 0: KIP-853; flexible from the start.
 
-A voter in the metadata log is changed there, and answered before that is committed. What a static
-voter says is kept in memory, for the day on which it comes into the log.
+A voter in the metadata log is changed there; the answer does not wait for the commit. The data of a
+static voter are kept in memory until the log has its voters.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ class UpdateRaftVoterHandler(DecodedHandler):
         self._quorum = quorum
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer, with who leads."""
+        """Update the voter; the answer has the current leader."""
         quorum = self._quorum
         if request.cluster_id not in (None, quorum.cluster_id):
             return self._refused(ErrorCode.INCONSISTENT_CLUSTER_ID)
