@@ -19,7 +19,7 @@ from broker.coordinator.group.protocols import java_hash
 from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.groups.clients import CLIENTS
 from tests.support.groups.member import Member
-from tests.support.quorum.node_connection import NO_ANSWER, Talk
+from tests.support.quorum.node_connection import NO_ANSWER, NodeConnection
 from tests.support.quorum.own_controllers import SERVING
 from tests.support.quorum.replica_rounds import PARTITIONS, TOPIC, Replicated, apart, create
 from tests.support.quorum.serving import produce
@@ -90,7 +90,7 @@ async def coordinator(cluster: Replicated, group: str) -> Any:
     async with asyncio.timeout(GOES_ON_S):
         while True:
             for node in cluster.nodes:
-                talk = Talk(int(node.address.split(":")[1]))
+                talk = NodeConnection(int(node.address.split(":")[1]))
                 try:
                     found = await talk.ask(ApiKey.FIND_COORDINATOR, fields, timeout_s=5, version=2)
                 except NO_ANSWER:

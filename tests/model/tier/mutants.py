@@ -153,7 +153,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a follower tells by what it has read before",
-        {"asked_anew": False},
+        {"asked_again": False},
         replace(ONE, losses=1),
         "copy A 0-0 0; land S 0 1.1; put A 0; finish A 0; land F 0 1.1; topic loses "
         "2; report B 0; expire B",

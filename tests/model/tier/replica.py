@@ -205,7 +205,7 @@ class Replica:
         if not self.rules.expires[one]:
             return
         views = {self._own(world, broker)}
-        if not broker.leads and not self.rules.asked_anew:
+        if not broker.leads and not self.rules.asked_again:
             views |= {self._view(world, position) for position in range(len(world.tail))}
             views |= {broker.seen} - {NONE}
         for offset, epoch in {self._copied(view, broker) for view in views} - {None}:

@@ -66,7 +66,7 @@ class Rules:
     by_epoch: bool = True
     a_run: bool = True
     below_own_watermark: bool = True
-    asked_asks_first: bool = True
+    asked_again: bool = True
     forgotten_at_epoch: bool = True
     forgotten_at_loss: bool = True
     cut_at_truncation: bool = True

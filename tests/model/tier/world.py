@@ -168,7 +168,7 @@ class Tiering(Replica):
             broker = broker._replace(owner=0, barrier=None, task=None, position=NONE, copied=copied)
             if broker.leads and broker.unvalidated == NONE:
                 broker = broker._replace(unvalidated=len(broker.log))
-            if not rules.asked_anew:
+            if not rules.asked_again:
                 broker = broker._replace(seen=self._view(world))
             if rules.new_incarnation:
                 broker = broker._replace(incarnation=broker.incarnation + 1)

@@ -167,7 +167,7 @@ class DrivenNode:
 
     def on_append_awaited(self) -> None:
         assert self.driver is not None
-        self.driver.take_turn()  # nothing else waits here
+        self.driver.grant_append()  # nothing else waits here
 
     def on_snapshot_installed(self, event: SnapshotInstalled) -> None:
         self.installed.append(event)

@@ -141,7 +141,7 @@ def test_all_of_a_names_addresses_are_tried() -> None:
         place = ("localhost", _place(good)[1])
         with BlockingClient(f"localhost:{place[1]}") as client:
             assert client.versions(place)[ApiKey.METADATA].last == 12
-            connected = client._lines[place]._socket
+            connected = client._connections[place]._socket
             assert connected is not None
             assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
@@ -218,7 +218,7 @@ def test_a_connection_that_ended_at_rest_is_opened_again() -> None:
     ):
         assert client.ask(address, ApiKey.METADATA, 12, ASKED).controller_id == 7
         at_rest.set()
-        opened = client._lines[address]._socket
+        opened = client._connections[address]._socket
         assert opened is not None
         assert select.select([opened], [], [], PATIENCE_S)[0], "its end has arrived"
         assert client.ask(address, ApiKey.METADATA, 12, ASKED).controller_id == 7
@@ -276,12 +276,12 @@ def test_the_slower_ones_keep_the_connection_that_they_have() -> None:
         BlockingClient(f"{one},{two}") as client,
     ):
         client.ask_any(ApiKey.METADATA, 12, ASKED)
-        opened = client._lines[_place(two)]._socket
+        opened = client._connections[_place(two)]._socket
         for _ in range(5):
             client.ask_any(ApiKey.METADATA, 12, ASKED)
         second.may_greet.set()
         assert set(client.present(client.bootstrap, PATIENCE_S, [])) == set(client.bootstrap)
-        assert client._lines[_place(two)]._socket is opened is not None
+        assert client._connections[_place(two)]._socket is opened is not None
 
 
 def test_a_connection_on_which_nobody_answered_in_time_is_given_up(
@@ -296,12 +296,12 @@ def test_a_connection_on_which_nobody_answered_in_time_is_given_up(
         BlockingClient(f"{one},{two}") as client,
     ):
         client.ask_any(ApiKey.METADATA, 12, ASKED)
-        opened = client._lines[_place(two)]._socket
+        opened = client._connections[_place(two)]._socket
         monkeypatch.setattr(Late, "skipped_ms", round(client.timeout_s * 1000) + 1)
         client.ask_any(ApiKey.METADATA, 12, ASKED)
         second.may_greet.set()
         assert set(client.present(client.bootstrap, PATIENCE_S, [])) == set(client.bootstrap)
-        assert client._lines[_place(two)]._socket is not opened is not None
+        assert client._connections[_place(two)]._socket is not opened is not None
 
 
 def test_a_broker_that_came_back_is_found_on_a_new_connection() -> None:
@@ -311,7 +311,7 @@ def test_a_broker_that_came_back_is_found_on_a_new_connection() -> None:
         client = BlockingClient(f"{one},{two}")
         for address in client.present(client.bootstrap, 10, []):
             client.ask(address, ApiKey.METADATA, 12, request(topics=[]))
-        opened = client._lines[_place(one)]._socket
+        opened = client._connections[_place(one)]._socket
         assert opened is not None
         opened.shutdown(socket.SHUT_RDWR)
         problems: list[ClusterError] = []

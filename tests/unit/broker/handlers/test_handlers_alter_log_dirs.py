@@ -321,7 +321,7 @@ def test_a_later_target_takes_the_place_of_the_one_before(broker: World, held: H
     run(ask(broker, held, target))
     assert len(list(broker.paths[target].glob("t-0.*-future"))) == 1
     held.stop_holding()
-    broker.moves._lines.clear()
+    broker.moves._queues.clear()
     assert broker.alter(broker.paths[source], TP) == [ErrorCode.NONE]
     assert not broker.logs.moves.under_way
 

@@ -43,9 +43,9 @@ def test_errors_of_a_call_come_as_they_are_or_told() -> None:
         with pytest.raises(TimeoutError, match="of the call's own"):
             calls(late)
         with pytest.raises(StoreUnreachableError, match=r"lake: the catalog failed: TimeoutError"):
-            calls.told(late)
+            calls.translated(late)
         with pytest.raises(ValueError, match="invalid literal"):
-            calls.told(lambda: int("x"))
+            calls.translated(lambda: int("x"))
 
 
 @contextmanager

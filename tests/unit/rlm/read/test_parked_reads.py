@@ -237,4 +237,4 @@ def test_a_read_still_ends_at_its_deadline(pair: Pair) -> None:
     received = pair.read(0, wait_ms=100)
     assert isinstance(received.message, ReadAnswer)
     assert error_of(received) == ErrorCode.REPLICA_NOT_AVAILABLE
-    assert pair.reads._store.readiness._lines == {}
+    assert pair.reads._store.readiness._queues == {}

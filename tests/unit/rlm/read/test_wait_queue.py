@@ -112,7 +112,7 @@ def test_a_partition_that_nobody_waits_for_keeps_no_line(world: World) -> None:
     readiness.wait(orders, waiter)
     readiness.leave(orders, waiter)
     readiness.leave(orders, waiter)
-    assert readiness._lines == {}
+    assert readiness._queues == {}
 
 
 def taken(line: FairQueue[str], count: int) -> str:
