@@ -233,8 +233,7 @@ class Claim:
             self.unhealthy = error.unhealthy
             self._again(self._backoff.next_ms())
             self._become(ClaimState.MISSING)
-        # a failed call does not prove that the claim is back
-        elif self.state is ClaimState.MISSING:
+        elif self.state is ClaimState.MISSING:  # a failed call does not bring the claim back
             self._again(self._backoff.next_ms())
         elif self.state is ClaimState.HELD:
             self._outage.failed(error)

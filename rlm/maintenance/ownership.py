@@ -88,8 +88,7 @@ class OwnCopies:
 
     def end(self, segment_id: bytes) -> None:
         """The copy has ended, successfully or not."""
-        # before it leaves the other set: an id is always in one of them
-        self._ended.add(segment_id)
+        self._ended.add(segment_id)  # before it leaves the other set: it is always in one of them
         self._running.discard(segment_id)
 
     def look(self) -> None:

@@ -91,8 +91,7 @@ class Owning:
         """Write the barrier and wait for it, without holding a thread."""
         if not self._may_own():
             known.end_ownership()
-            # stops a barrier that is not written yet
-            followed = self._world.metadata.follow(known.tip)
+            followed = self._world.metadata.follow(known.tip)  # stops an unwritten barrier
             tell = partial(self._readable, known.tip)
             followed.add_done_callback(lambda _: self._workers.post(tell))
             if self.owns_nothing:

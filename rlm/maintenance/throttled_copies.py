@@ -89,18 +89,18 @@ class ThrottledCopies:
             self._waiting.pop(key, None)
         elif key not in self._waiting:
             self._waiting[key] = None
-            if was_let_in:  # another one took the room: it is still the first
+            if was_let_in:  # another pass took the room: this one is still the first
                 self._waiting.move_to_end(key, last=False)
         if was_let_in or self._timer is None:
             self.proceed()
 
     def forget(self, key: PartitionKey) -> None:
-        """The partition is not ours any more."""
+        """The partition is no longer ours."""
         self._waiting.pop(key, None)
         self._let_in.discard(key)
 
     def proceed(self) -> None:
-        """Start the next one, or see to it that it is started when there is room."""
+        """Start the next waiting pass, or schedule it for when there is room."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
