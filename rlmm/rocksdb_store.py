@@ -1,7 +1,22 @@
-"""had no carried log starts, no unclean elections and no fences of segments.
+"""The store on RocksDB: it survives a restart, and its memory is bounded.
 
-In 2 the records of a tier of this version were validated by the rules of the one before
-(`rlmm.lifecycle`).
+Nothing here is fsynced, on purpose. The store is a cache of the topic. A batch is atomic and
+RocksDB's log keeps order, so after a crash the store has an earlier state with the matching
+position. A database that cannot be opened, or that belongs to another cluster or layout, is removed
+and read again from the topic. RocksDB detects a damaged block only when it reads the block, and its
+iterator then ends as if at the end. So each scan is checked, and a partition's entries are counted.
+After such damage the file `<directory>.damaged` makes the next start remove the database.
+
+Keys are bytes that sort in the order of scans. `m` is the metadata partition (u32), `p` the user
+partition (topic id, u32):
+
+| key | value |
+|---|---|
+| `V` | layout version, cluster id, partitions of the metadata topic |
+| `P m` | position |
+| `F m p` | facts of a user partition |
+| `I m p id` | start offset of a live segment |
+| `S m p start-offset id` | entry of a live segment |
 """
 
 import logging
@@ -32,7 +47,11 @@ from runtime.disk import Disk
 log = logging.getLogger(__name__)
 
 _LAYOUT_VERSION = 3
-"""A store with another number, or none, is removed and read again."""
+"""A store with another number, or none, is removed and read again.
+
+Layout 1 had no carried log starts, no unclean elections and no fences of segments. In layout 2 the
+records of a tier of this version were validated by the rules of the one before (`rlmm.lifecycle`).
+"""
 _U32 = struct.Struct(">I")
 _U64 = struct.Struct(">Q")
 _POSITION = struct.Struct(">qi")
