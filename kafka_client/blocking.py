@@ -1,8 +1,8 @@
-"""The blocking face: requests to the brokers of one cluster, without an event loop.
+"""The blocking client: requests to the brokers of one cluster, without an event loop.
 
-For tools and for Spark's workers; belongs to one thread. The same exchange as that of `connection`
-stands under it, on a socket that is waited for with `poll`. Where several brokers may be asked, the
-first that answers ApiVersions is: a process that hangs still takes connections, and costs nothing.
+For tools and for Spark's workers; belongs to one thread. It uses the same exchange as `connection`,
+on a socket that is polled. With several brokers, the first that answers ApiVersions gets the
+request: a process that hangs still accepts connections, and costs no time.
 """
 
 import os
@@ -37,28 +37,28 @@ _LATER: Final = (BlockingIOError, SSLWantReadError, SSLWantWriteError)
 
 
 class ClusterError(TidemarkError):
-    """The cluster cannot be reached, or refuses what a tool asks of it."""
+    """The cluster cannot be reached, or refuses a request."""
 
 
 class UnreachableError(ClusterError):
-    """No broker is there, or it does not answer in time; perhaps later."""
+    """No broker answers in time; a later try may succeed."""
 
 
 class BlockingClient:
     """Connections to the brokers of one cluster; use it in a `with` block.
 
     Attributes:
-        bootstrap: the addresses that were given.
-        others: brokers that are known beside the bootstrap servers.
-        timeout_s: how long a request may take, with the connection and all of its answer.
+        bootstrap: The given addresses.
+        others: Known brokers beside the bootstrap servers.
+        timeout_s: Longest time of a request, with its connection and all of its answer.
     """
 
     def __init__(self, bootstrap: str, client_id: str = "tidemark", **security: Any) -> None:
-        """Take the addresses; nothing is opened yet.
+        """Parse the addresses; nothing is opened yet.
 
         Args:
             bootstrap: `host:port`, several with commas between.
-            client_id: the tool's name.
+            client_id: The tool's name.
             security: `tls` and `authenticate` of `ConnectionSettings`.
         """
         self.timeout_s = _TIMEOUT_S
@@ -83,10 +83,10 @@ class BlockingClient:
             self._connections.popitem()[1].end(ConnectionError("closed"))
 
     def ask_any(self, api_key: ApiKey, version: int, body: object) -> Any:
-        """Ask the bootstrap server that answers first, or else another broker.
+        """Send to the bootstrap server that answers first, or else to another broker.
 
         Raises:
-            ClusterError: none answers; its cause is that of the last.
+            ClusterError: None answers; its cause is that of the last.
         """
         errors: list[ClusterError] = []
         for found in self.present((*self.bootstrap, *self.others), self.timeout_s, errors):
@@ -101,15 +101,15 @@ class BlockingClient:
     def present(
         self, addresses: Iterable[Address], timeout_s: float, problems: list[ClusterError]
     ) -> Iterator[Address]:
-        """Those where a node answers ApiVersions, the first first; a single one is not asked.
+        """Addresses whose node answers ApiVersions, the fastest first; a single one is not asked.
 
-        Connections to the others continue; a later question finds them.
+        Connections to the others continue; a later request uses them.
 
         Args:
-            addresses: are asked at the same time.
-            timeout_s: for all of them; it stands still while the caller asks one that was found.
-            problems: gets why there is no answer at the others; its cause is a `TimeoutError` where
-                a node may still be there.
+            addresses: Asked at the same time.
+            timeout_s: For all of them; it stands still while the caller uses one that was found.
+            problems: Gets an error for each address without an answer. Its cause is a
+                `TimeoutError` where a node may still be there.
         """
         names = dict.fromkeys(addresses)
         if len(names) == 1:
@@ -134,10 +134,10 @@ class BlockingClient:
                 ends_ms += _CLOCK.monotonic_ms() - found_ms
 
     def versions(self, address: Address) -> Mapping[int, Versions]:
-        """What the node there serves.
+        """The versions that the node serves, by API key.
 
         Raises:
-            ClusterError: it does not answer.
+            ClusterError: It does not answer.
         """
         connection = self._connection(address)
         self._wait(connection, lambda: connection.exchange.is_ready)
@@ -149,7 +149,7 @@ class BlockingClient:
         """Send one request and wait for its answer.
 
         Raises:
-            ClusterError: the broker is not there, is silent, or ends the connection.
+            ClusterError: The broker is not there, does not answer, or ends the connection.
         """
         connection = self._connection(address)
         if connection.failure is not None:
@@ -176,14 +176,14 @@ class BlockingClient:
         raise ClusterError(f"{_text(address)}: {result}{hint}") from result
 
     def _wait(self, connection: "_Connection", is_done: Callable[[], bool]) -> None:
-        """Return when it is done, or the connection has failed."""
+        """Return when the call is done, or the connection has failed."""
         ends_ms = _CLOCK.monotonic_ms() + round(self.timeout_s * 1000)
         while not is_done() and connection.failure is None:
             if not _move((connection,), ends_ms):
                 connection.end(TimeoutError("timed out"))
 
     def _connection(self, address: Address) -> "_Connection":
-        """Its connection: a new one where the last has ended, also without our seeing it."""
+        """The connection to an address: a new one if the last has ended, noticed or not."""
         connection = self._connections.get(address)
         if connection is None:
             connection = self._connections[address] = _Connection(address, self._settings)
@@ -196,10 +196,10 @@ class BlockingClient:
 
 
 class _Connection:
-    """One address: its connection on the way from a name to answers.
+    """The connection to one address, from its name to its answers.
 
     Attributes:
-        failure: why there is no connection any more.
+        failure: Why there is no connection any more.
     """
 
     def __init__(self, address: Address, settings: ConnectionSettings) -> None:
@@ -215,7 +215,7 @@ class _Connection:
         self._attempt_ends_ms: int | None = None
         self._is_connected = self._is_open = False
         self._unsent = b""
-        self._asked_ms = _CLOCK.monotonic_ms()  # the node, for ApiVersions
+        self._asked_ms = _CLOCK.monotonic_ms()  # when ApiVersions was sent
         try:
             self._places = deque(socket.getaddrinfo(*self._address, type=socket.SOCK_STREAM))
         except OSError as error:
@@ -232,14 +232,14 @@ class _Connection:
         return self.failure is not None or greeted
 
     def greet(self) -> None:
-        """Have ApiVersions answered once more where it was before."""
+        """Request ApiVersions again, if it was answered before."""
         if self.failure is None and self.is_settled:
             self._asked_ms = _CLOCK.monotonic_ms()
             self._greeting = greeting(lambda _: None, 0)
             self.exchange.add(self._greeting)
 
     def look(self, silence_ms_max: int) -> None:
-        """See what has come since it was last waited for; a longer silence is its end."""
+        """Receive what has arrived since the last wait; a longer silence ends the connection."""
         _wait_for((self,), 0)
         silence_ms = _CLOCK.monotonic_ms() - self._asked_ms
         if not self.is_settled and silence_ms > silence_ms_max:
@@ -254,13 +254,13 @@ class _Connection:
             self.exchange.end(reason)
 
     def wanted(self) -> tuple[int, int]:
-        """The socket's descriptor and what it waits for."""
+        """The socket's descriptor and the events that it waits for."""
         assert self._socket is not None
         self._unsent += self.exchange.take_outgoing()
         return self._socket.fileno(), self._events | (select.POLLOUT if self._unsent else 0)
 
     def attempt_ms(self, left_ms: int) -> int:
-        """How much of the time that is left the place that is being tried has."""
+        """Part of the remaining time for the address that is being tried."""
         if self._is_connected or not self._places:
             return left_ms
         now_ms = _CLOCK.monotonic_ms()
@@ -269,14 +269,14 @@ class _Connection:
         return min(left_ms, max(self._attempt_ends_ms - now_ms, 0))
 
     def next_attempt(self) -> None:
-        """Continue to the next place where this one has had its time."""
+        """Continue to the next address if this one has had its time."""
         if self._is_connected or not self._places or self._attempt_ends_ms is None:
             return
         if self._attempt_ends_ms <= _CLOCK.monotonic_ms():
             self._next_place(TimeoutError("timed out"))
 
     def continues(self) -> None:
-        """Do what the socket is ready for."""
+        """Connect, send and receive as far as the socket is ready."""
         try:
             if not self._is_open:
                 self._open()
@@ -353,7 +353,7 @@ class _Connection:
 
 
 def _move(connections: Collection[_Connection], ends_ms: int) -> bool:
-    """Wait for any of the sockets and do what can be done; False: the time is over."""
+    """Wait for any of the sockets and handle the ready ones; False: the time is over."""
     left_ms = ends_ms - _CLOCK.monotonic_ms()
     if left_ms <= 0:
         return False

@@ -3,9 +3,9 @@
     connection = Connection(("127.0.0.1", 9093), settings, ports)
     answer = await connection.request(ApiKey.METADATA, question, timeout_ms=5_000)
 
-Requests are pipelined and answered in their order. Nothing here tries a request again: only its
-caller knows whether it may be carried out twice. All of it runs on the event loop's thread, but for
-the decoding of long answers.
+Requests are pipelined and answered in their order. No request is repeated here: only its caller can
+decide whether it may be carried out twice. Everything runs on the event loop's thread, except the
+decoding of long answers.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ POOL: Final = "kafka-client"
 THREADS: Final = 2
 NAMES_POOL: Final = "kafka-client-names"
 NAMES_THREADS: Final = 4
-"""Names that no server answers for keep some of them busy for seconds."""
+"""Look-ups of names without an answer block threads for seconds."""
 _DECODING_MS: Final = 100
-"""An answer that came at the last moment, or while the loop stood, has at least so long."""
+"""Least time to decode an answer that arrived at the last moment, or while the loop was held."""
 KEPT: Final = 32
-"""Addresses change over the years; of more than these, the unused are forgotten."""
+"""Addresses change over time; above this number the unused ones are dropped."""
 
 
 class Connection:
-    """See the module."""
+    """The connection to one node: opened when needed, and again after it has ended."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class Connection:
         """Nothing is opened before the first request.
 
         Args:
-            address: host and port.
-            settings: of all connections of this purpose.
-            ports: clock, timers, and two pools: `kafka-client` decodes long answers,
+            address: Host and port.
+            settings: Of all connections of this purpose.
+            ports: Clock, timers, and two pools: `kafka-client` decodes long answers,
                 `kafka-client-names` looks names up.
             network: None: TCP.
         """
@@ -67,18 +67,18 @@ class Connection:
 
     @property
     def versions(self) -> Mapping[int, Versions]:
-        """What the other side serves; empty while no connection has asked it."""
+        """The versions that the node serves; empty while no connection has asked it."""
         if self._open is None or not self._open.exchange.is_ready:
             return {}
         return self._open.exchange.versions
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of answers that are on their way or not released."""
+        """Bytes of answers that are being received or not released."""
         return 0 if self._open is None else self._open.exchange.held_bytes
 
     def send(self, call: Call) -> None:
-        """Send a request as soon as that can be; `call.done` may be called at once."""
+        """Send a request as soon as possible; `call.done` may be called at once."""
         if self._is_closed:
             call.fail(NotSentError, ConnectionError("closed"))
             return
@@ -95,14 +95,14 @@ class Connection:
         read: Callable[[Answer], Any] | None = Answer.decode,
         timeout_ms: int,
     ) -> Any:
-        """Send a request and return its decoded answer; see `Call` for the arguments.
+        """Send a request and return its decoded answer; arguments as of `Call`.
 
-        With `read=None` it is the `Answer` as it came, whose memory is the caller's until
-        `release`: the next answers are not read while so much is held (`held_bytes_max`).
+        With `read=None` it returns the `Answer` as received, whose memory is the caller's until
+        `release`. Further answers are not read while too much is held (`held_bytes_max`).
 
         Raises:
-            NotSentError: it was not sent.
-            NoAnswerError: it was sent, and there is no answer.
+            NotSentError: The request was not sent.
+            NoAnswerError: It was sent, and there is no answer.
         """
         ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -120,7 +120,7 @@ class Connection:
         except asyncio.CancelledError:
             call.cancel()
             if not ended.cancelled() and isinstance(ended.result(), Answer):
-                ended.result().release()  # it came, and nobody will have it
+                ended.result().release()  # it arrived without a receiver
             raise
         if isinstance(result, ClientError):
             raise result
@@ -172,7 +172,7 @@ def _no_thread() -> NoAnswerError:
 
 
 class _Open:
-    """One connection of it, from the attempt to open it to its end; then it hears nothing more."""
+    """One opened connection, from the attempt to open it to its end; ignores later events."""
 
     def __init__(self, owner: Connection) -> None:
         settings, self._ports = owner._settings, owner._ports
@@ -260,9 +260,10 @@ class _Open:
         self._timer = self._ports.scheduler.call_later(max(delay_ms, 0), self._time_passed)
 
     def _time_passed(self) -> None:
-        """End what has no time left, but for what the socket still holds: the loop may have stood.
+        """End the requests without time left, once the socket's received data is read.
 
-        The timer of no delay comes after the receiving in the loop's next turn.
+        The loop may have been held. A timer of no delay runs after the receiving in the
+        loop's next iteration.
         """
         self._timer = None
         if self._has_heard:
@@ -281,8 +282,8 @@ class _Open:
 class Connections:
     """One connection for each address, for one purpose.
 
-    Answers come in the order of the requests, so what must not wait for slow requests has
-    connections of its own.
+    Answers come in the order of the requests. So requests that must not wait for slow ones have
+    connections of their own.
     """
 
     def __init__(
@@ -291,13 +292,13 @@ class Connections:
         ports: Ports,
         network: Network | None = None,
     ) -> None:
-        """Nothing is opened yet; see `Connection`."""
+        """Nothing is opened yet; arguments as of `Connection`."""
         self._settings, self._ports, self._network = settings, ports, network
         self._by_address: dict[Address, Connection] = {}
         self._is_closed = False
 
     def to(self, address: Address) -> Connection:
-        """The one to this address."""
+        """The connection to this address."""
         found = self._by_address.get(address)
         if found is None:
             if len(self._by_address) >= KEPT:

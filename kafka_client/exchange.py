@@ -1,18 +1,18 @@
 """Requests and answers of one open connection, without socket, thread or timer.
 
-Bytes are received in place: first the 8 bytes that say how long an answer is and to which request,
-then the answer into memory of its own, which nobody copies. Answers come in the order of requests.
-Whatever goes wrong is an OSError and ends the connection with all requests on it.
+Bytes are received in place: first the 8 bytes with an answer's length and correlation id, then the
+answer into memory of its own, which is never copied. Answers come in the order of requests. Any
+violation of the protocol is an OSError and ends the connection with all its requests.
 
-A request that is not answered in time ends alone, and its answer is dropped when it comes. When no
-other request is left that has time, the connection ends too: the node may be gone without a word,
-and a new connection finds out. It also ends when its oldest request has no answer for
+A request that is not answered in time ends alone, and its answer is dropped when it arrives. When
+no other request has time left, the connection ends too: the node may have vanished silently, and a
+new connection shows that. It also ends when its oldest request has no answer for
 `request_timeout_ms`. A cancelled request has no time and keeps no connection.
 
-Answers count as held from their announcement until they are released; above `held_bytes_max`
-nothing more is read. Requests end in their time meanwhile, for their caller decides both; the
-connection stays, for the node is not to blame. The bound is of one connection while it is open:
-answers that are held beyond its end do not count on the next.
+Answers count as held from their announcement until their release; above `held_bytes_max` nothing
+more is read. Requests still end in their time meanwhile, since their caller decides both. The
+connection stays, since the node is not the cause. The bound is that of one connection while it is
+open: answers that are held beyond its end do not count for the next.
 """
 
 from collections import deque
@@ -44,7 +44,7 @@ from runtime.clock import Clock
 _HEAD: Final = Struct(">ii")
 _SIZE: Final = Struct(">i")
 AT_ONCE_BYTES: Final = 64 << 10
-"""An event loop receives so much at a time, and decodes no longer answer itself."""
+"""An event loop receives at most this at a time, and decodes no longer answer itself."""
 
 Questions = Generator[tuple[ApiKey, int, Any], Any, None]
 Authentication = Callable[[], Questions]
@@ -54,18 +54,19 @@ where the node refuses. Runs after ApiVersions, before the first request of othe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """What the connections of one purpose share.
+    """The settings of the connections of one purpose.
 
     Attributes:
-        client_id: in every request's header.
-        answer_bytes_max: a longer answer ends the connection.
-        held_bytes_max: reading stops in front of an answer that makes it more; one is always read.
-        connect_timeout_ms: for name, connection, TLS, ApiVersions and authentication.
-        request_timeout_ms: a connection whose oldest request has waited so long, and not less than
-            the request's own time, is closed.
-        idle_ms_max: a connection without requests for so long is closed.
-        tls: None: in the clear.
-        authenticate: SASL; None: nothing is asked.
+        client_id: In every request's header.
+        answer_bytes_max: A longer answer ends the connection.
+        held_bytes_max: Reading stops before an answer that would exceed it; one answer is always
+            read.
+        connect_timeout_ms: For name, connection, TLS, ApiVersions and authentication.
+        request_timeout_ms: A connection whose oldest request has waited this long, and not less
+            than the request's own time, is closed.
+        idle_ms_max: A connection without requests for this time is closed.
+        tls: None: no TLS.
+        authenticate: SASL; None: no authentication.
     """
 
     client_id: str
@@ -87,14 +88,14 @@ def _no_questions() -> Questions:
 
 
 class Exchange:
-    """See the module.
+    """Requests and answers of one open connection.
 
     Attributes:
-        versions: what the other side serves.
-        is_ready: greeted and authenticated: requests are sent.
+        versions: The versions that the node serves.
+        is_ready: Authenticated: requests are sent.
         is_reading: False while the receiver of the answers is behind.
-        held_bytes: of answers that are on their way or not released.
-        on_capacity: called when reading may continue.
+        held_bytes: Of answers that are being received or not released.
+        on_capacity: Called when reading may continue.
     """
 
     def __init__(self, settings: ConnectionSettings, clock: Clock) -> None:
@@ -116,11 +117,11 @@ class Exchange:
     # -- requests
 
     def opened(self) -> None:
-        """The connection stands: ask what the other side serves."""
+        """The connection is open: send ApiVersions."""
         self._write(greeting(_nothing, self._settings.connect_timeout_ms))
 
     def add(self, call: Call) -> None:
-        """Send a request as soon as that can be."""
+        """Send a request as soon as possible."""
         self._used_ms = self._clock.monotonic_ms()
         call.ends_ms = self._used_ms + call.timeout_ms
         if self.is_ready:
@@ -129,7 +130,7 @@ class Exchange:
             self._waiting.append(call)
 
     def take_outgoing(self) -> bytes:
-        """What is to be sent now."""
+        """Remove and return the bytes to be sent now."""
         data = b"".join(self._outgoing)
         self._outgoing.clear()
         return data
@@ -155,16 +156,16 @@ class Exchange:
     # -- answers
 
     def buffer(self, bytes_max: int = AT_ONCE_BYTES) -> memoryview:
-        """Where the next bytes go; empty while not `is_reading`."""
+        """Memory for the next bytes; empty while not `is_reading`."""
         if not self._frame:
             return memoryview(self._head)[self._filled :]
         return self._frame[self._filled : self._filled + bytes_max]
 
     def received(self, count: int) -> tuple[Call, Answer] | None:
-        """So many bytes were written to `buffer`; a whole answer goes to the caller with its call.
+        """Handle `count` bytes written to `buffer`; returns a whole answer with its call.
 
         Raises:
-            OSError: what came is no answer to what was asked.
+            OSError: The bytes are no answer to the oldest request.
         """
         self._filled += count
         if not self._frame:
@@ -209,7 +210,7 @@ class Exchange:
         self.held_bytes += size
         if size <= AT_ONCE_BYTES:
             self._frame = memoryview(bytearray(size))
-        else:  # pages of its own: they are there when they are written, and go back to the system
+        else:  # pages of its own: allocated when written, and returned to the system
             self._frame = memoryview(mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS))[:size]
         self._frame[:CORRELATION_BYTES] = self._head[_SIZE.size :]
         self._filled = CORRELATION_BYTES
@@ -249,16 +250,16 @@ class Exchange:
     # -- time and end
 
     def closed(self) -> ConnectionError:
-        """Why it ends where the other side closes it."""
+        """The reason of an end by the other side."""
         return ConnectionError(f"the connection was closed{self._doubt}")
 
     def pass_time(self) -> int | None:
-        """End requests whose time is over; gives the ms until there may be more, None: unknown.
+        """End requests whose time is over; returns the ms until the next check, None: unknown.
 
-        Looks at every request: not to be called for each of them.
+        Visits every request, so it must not be called for each of them.
 
         Raises:
-            TimeoutError: the connection is to be ended.
+            TimeoutError: The connection must be ended.
         """
         settings, now_ms = self._settings, self._clock.monotonic_ms()
         calls = [call for _, call in self._asked] if self.is_ready else list(self._waiting)

@@ -1,6 +1,6 @@
-"""A request to another node from its call to its one end: frames, ApiVersions, errors.
+"""A request to another node from its call to its end: frames, ApiVersions, errors.
 
-Bytes and values only. Which bytes come when is `exchange`'s matter, sockets are `transport`'s.
+Bytes and values only. `exchange` orders the bytes, `transport` has the sockets.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ _FLEXIBLE: Final = 2
 
 
 class ClientError(TidemarkError):
-    """A request has no answer that can be used; the cause is an OSError where the network is it."""
+    """A request has no usable answer; the cause is an OSError if the network is the reason."""
 
 
 class NotSentError(ClientError):
@@ -32,15 +32,15 @@ class NotSentError(ClientError):
 
 
 class UnsupportedError(NotSentError):
-    """The other side does not serve the version, or it cannot hold a value: no use to try again."""
+    """The node does not serve the version, or it cannot hold a value: never to be repeated."""
 
 
 class NoAnswerError(ClientError):
-    """The request was sent: it may be carried out or not."""
+    """The request was sent, and may have been carried out."""
 
 
 class UnreadableAnswerError(NoAnswerError):
-    """An answer came that means nothing to us; the connection continues."""
+    """The answer cannot be decoded; the connection continues."""
 
 
 class Answer:
@@ -59,10 +59,10 @@ class Answer:
         self._release: Callable[[], None] | None = release
 
     def body_position(self) -> int:
-        """Where the body begins in the frame.
+        """Position of the body in the frame.
 
         Raises:
-            MalformedMessageError: the frame ends within its header.
+            MalformedMessageError: The frame ends within its header.
         """
         if header_versions(self.api_key, self.version)[1] == 0:
             return CORRELATION_BYTES
@@ -75,15 +75,15 @@ class Answer:
         """The body; record data in it are views into the frame.
 
         Raises:
-            MalformedMessageError: it is none of the answers to this request.
+            MalformedMessageError: The body is no answer to this request.
         """
         message = codec.response(self.api_key)
         return message.decode(self.frame, self.version, self.body_position())[0]
 
     def release(self) -> None:
-        """Let the connection read on: the frame counts no longer as held. Fine to call twice.
+        """Let the connection continue to read: the frame no longer counts as held. May be repeated.
 
-        From the thread of the connection; views of the frame stay valid.
+        Called on the connection's thread; views of the frame stay valid.
         """
         release, self._release = self._release, None
         if release is not None:
@@ -94,9 +94,9 @@ class Call:
     """One request that waits for its end.
 
     Attributes:
-        version: as sent; -1 before.
-        ends_ms: when its time is over; set by the exchange, on its clock.
-        is_done: its end has been handed over, or is not wanted.
+        version: As sent; -1 before.
+        ends_ms: When its time is over; set by the exchange, on its clock.
+        is_done: Its end has been delivered, or is not wanted.
     """
 
     __slots__ = (
@@ -117,14 +117,14 @@ class Call:
         """Nothing is sent yet.
 
         Args:
-            api_key: what is asked.
-            encode: makes the body in the version that was agreed on; may raise `NotSentError`.
-            done: is called once with what `read` gave, or with a `ClientError`.
-            versions: this side's; the highest one that both know is taken. None: all that have a
-                schema.
-            read: decodes the answer, on any thread; what it raises fails the request. None: `done`
-                gets the `Answer`, and releases it.
-            timeout_ms: for all of it: name, connection, answer.
+            api_key: Of the request.
+            encode: Makes the body in the agreed version; may raise `NotSentError`.
+            done: Called once with the result of `read`, or with a `ClientError`.
+            versions: Those of this side; the highest one that both sides support is used. None: all
+                that have a schema.
+            read: Decodes the answer, on any thread; its error fails the request. None: `done` gets
+                the `Answer`, and releases it.
+            timeout_ms: For all of it: name, connection, answer.
         """
         known = codec.request(api_key)
         if versions is None:
@@ -137,11 +137,11 @@ class Call:
 
     @property
     def is_raw(self) -> bool:
-        """Whether the answer is handed over as it came."""
+        """Whether the answer is delivered as received."""
         return self._read is None
 
     def result_of(self, answer: Answer) -> Any:
-        """What `done` is to get for this answer; safe for any thread."""
+        """The argument of `done` for this answer; safe for any thread."""
         if self._read is None:
             return answer
         try:
@@ -153,13 +153,13 @@ class Call:
             return failure
 
     def finish(self, result: Any) -> None:
-        """Hand over its end; only the first counts."""
+        """Deliver its end; only the first counts."""
         if not self.is_done:
             self.is_done = True
             self._done(result)
 
     def cancel(self) -> None:
-        """Nobody waits for its end: `done` is not called, and it is not sent if it was not yet."""
+        """Drop its end: `done` is not called, and the request is not sent if it was not yet."""
         self.is_done = True
 
     def fail(self, kind: type[ClientError], reason: OSError) -> None:
@@ -169,10 +169,10 @@ class Call:
         self.finish(failure)
 
     def frame(self, served: Versions | None, correlation_id: int, client_id: bytes) -> bytes:
-        """The request with its size, in the highest version that both sides know.
+        """The request with its size, in the highest version that both sides support.
 
         Raises:
-            UnsupportedError: there is none, or a value does not fit in its field.
+            UnsupportedError: There is none, or a value does not fit in its field.
         """
         ours, name = self.versions, codec.request(self.api_key).name
         version = min(ours.last, -1 if served is None else served.last)
@@ -193,7 +193,7 @@ class Call:
 
 
 def encoder(api_key: ApiKey, body: Any) -> Callable[[int], bytes]:
-    """How a body whose fields are the same in all versions is encoded."""
+    """The encoder of a body whose fields are the same in all versions."""
     return lambda version: codec.request(api_key).encode(body, version)
 
 
@@ -205,7 +205,7 @@ def api_versions_body() -> Any:
 
 
 def greeting(done: Callable[[Any], None], timeout_ms: int) -> Call:
-    """ApiVersions; its answer is read by `served_versions`."""
+    """An ApiVersions call; `served_versions` reads its answer."""
     encode = encoder(ApiKey.API_VERSIONS, api_versions_body())
     return Call(
         ApiKey.API_VERSIONS, encode, done, versions=GREETING, read=None, timeout_ms=timeout_ms
@@ -213,10 +213,10 @@ def greeting(done: Callable[[Any], None], timeout_ms: int) -> Call:
 
 
 def served_versions(answer: Answer) -> Mapping[int, Versions]:
-    """What the other side serves.
+    """The versions that the node serves, by API key.
 
     Raises:
-        ConnectionError: it does not say.
+        ConnectionError: The answer has none.
     """
     try:
         body = answer.decode()

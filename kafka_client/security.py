@@ -1,8 +1,8 @@
 """TLS and SASL of a client, from properties as Kafka's own tools take them.
 
 One file serves the Java clients, librdkafka and the client here: names that only Java has are
-translated to those of librdkafka, which are taken as they are, too. Reads the files that the
-settings name, nothing else.
+translated to those of librdkafka, which are taken as they are, too. Reads only the files that the
+settings name.
 
 Source: Apache Kafka 4.3, SslConfigs, SaslConfigs; KIP-43, KIP-152; RFC 4616, RFC 5802, RFC 7677.
 """
@@ -30,7 +30,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "ssl.secure.random.implementation",
     )
 )  # fmt: skip
-"""Names that are right in such a file, and change nothing here."""
+"""Names that may be in such a file, and have no effect here."""
 RENAMED: Final[Mapping[str, str]] = {
     "ssl.truststore.certificates": "ssl.ca.pem",
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
@@ -54,7 +54,7 @@ _KNOWN: Final[Mapping[str, frozenset[str]]] = {
 }
 _SCRAM: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _ITERATIONS_MAX: Final = 1_000_000
-"""So that a server that lies costs a second, not a day."""
+"""Bound of the work that a malicious server can cause: a second, not a day."""
 
 Messages = Generator[bytes, bytes, None]
 """Yields a mechanism's messages and is sent their answers."""
@@ -68,7 +68,7 @@ def translated_security(given: Mapping[str, str]) -> dict[str, str]:
     """The settings of the families `ssl.`, `sasl.` and `security.` by librdkafka's names.
 
     Raises:
-        ClientSettingError: a value is none, or is for Java alone.
+        ClientSettingError: A value is invalid, or is for Java only.
     """
     found: dict[str, str] = {}
     for name, value in given.items():
@@ -84,13 +84,13 @@ def translated_security(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def security_of(given: Mapping[str, str]) -> dict[str, Any]:
-    """`tls` and `authenticate` of `ConnectionSettings`; none for PLAINTEXT.
+    """`tls` and `authenticate` of `ConnectionSettings`; neither for PLAINTEXT.
 
     Args:
-        given: all settings of a client, by the names of Java or librdkafka.
+        given: All settings of a client, by the names of Java or librdkafka.
 
     Raises:
-        ClientSettingError: a setting of a protocol that is used cannot be met.
+        ClientSettingError: A setting of the protocol in use cannot be met.
     """
     settings = translated_security(given)
     protocol = settings.get("security.protocol", "PLAINTEXT").strip().upper()
@@ -135,7 +135,7 @@ def _tls(settings: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _authentication(settings: Mapping[str, str]) -> Any:
-    """What runs after a connection is opened; see `Authentication`."""
+    """The `Authentication` of a connection."""
     mechanism = settings.get("sasl.mechanisms") or settings.get("sasl.mechanism") or "GSSAPI"
     mechanism = mechanism.strip().upper()
     if mechanism != "PLAIN" and mechanism not in _SCRAM:

@@ -13,8 +13,8 @@ from runtime.ports import Isolation
 Address = tuple[str, int]
 """Host and port."""
 _ATTEMPT_S: Final = 1.5
-"""So long an address may be silent while its name has others: one SYN is repeated, and whoever has
-the patience of a quorum's request still hears from the next."""
+"""Time that an address may be silent while its name has others. One SYN is repeated in it, and a
+caller with the time-out of a quorum's request still reaches the next."""
 
 
 class Transport(Protocol):
@@ -41,19 +41,19 @@ class Receiver(Protocol):
     """The owner of a connection; called on the loop's thread, never before `connect` returns."""
 
     def opened(self, transport: Transport) -> None:
-        """The connection stands."""
+        """The connection is open."""
         ...
 
     def buffer(self) -> memoryview:
-        """Where the next bytes are to be written; not empty."""
+        """Memory for the next bytes; not empty."""
         ...
 
     def received(self, count: int) -> None:
-        """So many bytes were written to the last `buffer`."""
+        """`count` bytes were written to the last `buffer`."""
         ...
 
     def lost(self, reason: OSError | None) -> None:
-        """There is no connection: it could not be opened, or has ended; None: the node ended it."""
+        """The connection could not be opened, or has ended; None: the node ended it."""
         ...
 
 
@@ -63,7 +63,7 @@ class Network(Protocol):
     def connect(
         self, address: Address, tls: SSLContext | None, receiver: Receiver
     ) -> Callable[[], None]:
-        """Begin to open a connection; the function returned gives up."""
+        """Begin to open a connection; the returned function cancels that."""
         ...
 
 
@@ -103,15 +103,15 @@ class LoopNetwork:
         """Nothing is opened yet.
 
         Args:
-            pool: looks names up; asyncio would do so on one of its own.
-            isolation: while this process is cut off, no connection stands.
+            pool: For look-ups of names; asyncio would use one of its own.
+            isolation: While this process is cut off, no connection exists.
         """
         self._pool, self._isolation = pool, isolation
 
     def connect(
         self, address: Address, tls: SSLContext | None, receiver: Receiver
     ) -> Callable[[], None]:
-        """See `Network`."""
+        """Begin to open a TCP connection; the returned function cancels that."""
         opening = self._open(address, tls, receiver)
         task = asyncio.get_running_loop().create_task(opening)
         return lambda: _cancel(task)
@@ -127,7 +127,7 @@ class LoopNetwork:
                 ssl=tls,
                 server_hostname=None if tls is None else host,
             )
-        except (UnicodeError, RuntimeError) as error:  # no name; the pool has been shut down
+        except (UnicodeError, RuntimeError) as error:  # not a name, or the pool is shut down
             receiver.lost(OSError(str(error)))
         except OSError as error:
             receiver.lost(error)
@@ -141,10 +141,10 @@ class LoopNetwork:
 
 
 async def _connected(host: str, places: list[Any]) -> socket.socket:
-    """Each of a host's addresses is tried: a listener may have one of them.
+    """A socket connected to one of a host's addresses: a listener may have only one of them.
 
     Raises:
-        OSError: none takes the connection.
+        OSError: None accepts the connection.
     """
     failure = OSError(f"{host} has no address")
     for place in places:

@@ -1,13 +1,10 @@
-"""What a client may be told: Kafka's error codes, and the exceptions that carry them.
-
-Source: Apache Kafka 4.3, `org.apache.kafka.common.protocol.Errors`.
-"""
+"""Kafka's error codes, and the exceptions that carry them to clients."""
 
 from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes; the numbers are stable for ever."""
+    """Kafka's error codes; the numbers never change."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -199,7 +196,7 @@ class TidemarkError(Exception):
 
 
 class KafkaError(TidemarkError):
-    """Something a client may be told.
+    """An error that is sent to a client.
 
     Subclasses set `code` as a class attribute and keep their facts as fields; the message is for
     the log and for error messages of the protocol, and holds no secrets.
@@ -239,7 +236,7 @@ class InvalidRecordError(KafkaError):
 class InflatedTooLargeError(KafkaError):
     """Compressed records that inflate to more than is allowed.
 
-    DIFFERS: Kafka has no such cap and inflates whatever comes.
+    DIFFERS: Kafka has no such cap and inflates all data.
     """
 
     code = ErrorCode.MESSAGE_TOO_LARGE

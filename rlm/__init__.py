@@ -1,4 +1,4 @@
-"""The RemoteLogManager: copies, expires and reads remote segments; lives in the tier process.
+"""The RemoteLogManager: copies, expires and reads remote segments, in the tier process.
 
 Floor 3.
 """

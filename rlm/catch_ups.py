@@ -1,8 +1,8 @@
-"""Followers' passes, reads and bootstraps wait until the metadata are caught up: one catch-up each.
+"""One catch-up of a partition's metadata for all waiters: passes, reads, bootstraps.
 
-Belongs to the owner's thread. A catch-up of a partition counts only for those that came before it
-began; those that come later share the next one. So as long as the metadata topic is away one
-catch-up of each partition is under way, however many come and give up.
+Belongs to the manager's thread. A catch-up counts only for waiters that came before it began; later
+ones share the next catch-up. So while the metadata topic is unreachable, one catch-up of each
+partition is under way, however many waiters come and give up.
 """
 
 from collections.abc import Callable
@@ -15,26 +15,26 @@ from rlm.workers import Workers
 from rlmm.api import RemoteLogMetadataManager
 
 Waiter = Callable[[BaseException | None], None]
-"""Called once, with why the metadata could not be caught up; None: they are."""
+"""Called once, with the reason why the metadata is not caught up, None if it is."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """Who waits for the catch-up that is under way, and for the one after it."""
+    """The waiters of the catch-up that is under way, and of the one after it."""
 
     running: dict[Waiter, None]
     next: dict[Waiter, None] = field(default_factory=dict)
 
 
 class CatchUps:
-    """The catch-ups that are under way, and who waits for them."""
+    """The catch-ups that are under way, with their waiters."""
 
     def __init__(self, metadata: RemoteLogMetadataManager, workers: Workers) -> None:
         self._metadata, self._workers = metadata, workers
         self._waiting: dict[TopicIdPartition, _Waiting] = {}
 
     def join(self, tip: TopicIdPartition, waiter: Waiter) -> None:
-        """Have `waiter` called when all is read that the metadata topic holds now."""
+        """Call `waiter` once all that the metadata topic holds at this call has been read."""
         waiting = self._waiting.get(tip)
         if waiting is None:
             self._begin(tip, {waiter: None})
@@ -42,7 +42,7 @@ class CatchUps:
             waiting.next[waiter] = None
 
     def leave(self, tip: TopicIdPartition, waiter: Waiter) -> None:
-        """Wait no longer; fine for one that does not."""
+        """Do not call `waiter` any more; it need not be waiting."""
         waiting = self._waiting.get(tip)
         if waiting is not None:
             waiting.running.pop(waiter, None)

@@ -1,7 +1,8 @@
-"""What a tier process is told once, at its start.
+"""The settings that a tier process gets at its start.
 
-The broker makes it from its own configuration and sends it over the link; the tier reads no file of
-settings and no environment. Names of the settings behind the fields: docs/configuration.md.
+The broker makes them from its own configuration and sends them over the link. The tier reads
+neither a settings file nor the environment. docs/configuration.md has the names of the settings
+behind the fields.
 """
 
 from collections.abc import Mapping
@@ -15,25 +16,25 @@ class TierConfig:
     """Settings of one tier process.
 
     Attributes:
-        state_dir: directory of the metadata log: holds `tier.lock`, the incarnation counter and the
-            metadata manager's store. Without it there is no broker either.
-        cache_dir: a log directory that worked at the start: holds the index cache and, unless
-            `chunk_cache_dir` says otherwise, the chunk cache. Where it fails, reads continue
-            without. storage_settings, metadata_settings: what is handed to the two plugins, prefix
-            removed.
-        copy_max_ms: longest time from before COPY_SEGMENT_STARTED is sent to the last PUT.
-        delete_grace_ms: from PARTITION_MARKED to PARTITION_STARTED.
-        delete_failing_ms: a deletion that fails for longer is told of in health.
-        call_max_ms: a read or delete call of the plugin that runs longer counts as abandoned.
-        claim_interval_ms: how often the claim is taken again (`rlm.maintenance.claim`).
-        chunk_bytes: about how much is cached as one; a GET asks for one or several.
-        slice_bytes: about how much is fetched for somebody who has just come.
-        chunk_cache_bytes: bound of chunks in memory, handed-out ones included.
-        chunk_cache_policy: see `rlm.read.eviction_policy`.
-        log_level, log_format: see `runtime.log_lines`.
-        faults_on_demand: tests may make the store fail, see `rsm_plugins.store_faults`.
-        wall_offset_ms: how far the wall clock of a test's broker is ahead of the machine's.
-        chunk_cache_disk_bytes: bound of chunks on disk, in `chunk_cache_dir`; 0: none there.
+        state_dir: Directory of the metadata log. It holds `tier.lock`, the incarnation counter and
+            the metadata manager's store. The broker does not run without it either.
+        cache_dir: A log directory that worked at the start. It holds the index cache and, unless
+            `chunk_cache_dir` is set, the chunk cache. If it fails, reads continue without these
+            caches.
+        storage_settings, metadata_settings: Settings of the two plugins, prefix removed.
+        copy_max_ms: Longest time from before COPY_SEGMENT_STARTED is sent to the last PUT.
+        delete_grace_ms: Time from PARTITION_MARKED to PARTITION_STARTED.
+        delete_failing_ms: A deletion that fails for longer is reported in health.
+        call_max_ms: A read or delete call of the plugin that runs longer counts as abandoned.
+        claim_interval_ms: Interval at which the claim is renewed (`rlm.maintenance.claim`).
+        chunk_bytes: Approximate size of a cached chunk; a GET fetches one or several.
+        slice_bytes: Approximate size of a reader's first fetch.
+        chunk_cache_bytes: Bound of the chunks in memory, leased ones included.
+        chunk_cache_policy: Name of a policy in `rlm.read.eviction_policy`.
+        log_level, log_format: Settings of `runtime.log_lines`.
+        faults_on_demand: Tests may make the store fail (`rsm_plugins.store_faults`).
+        wall_offset_ms: Test brokers only: lead of the wall clock over the machine's.
+        chunk_cache_disk_bytes: Bound of the chunks on disk, in `chunk_cache_dir`; 0: none are kept.
     """
 
     node_id: int

@@ -1,7 +1,8 @@
-"""Deletions in the store that continue failing, of led partitions and of deleted topics alike.
+"""Deletions in the store that keep failing, of led partitions and of deleted topics.
 
-Nothing is lost by them, but the bill grows, and records stay that should have gone. One that fails
-for a while is a store that is away, which is told otherwise; one that fails for long is told here.
+They lose nothing, but the objects cost money and their records stay. A deletion that fails for a
+short time means that the store is away, which health reports elsewhere. Only one that fails for
+long is reported here.
 """
 
 import threading
@@ -16,7 +17,7 @@ from runtime.health_reasons import HealthReason, HealthText
 from runtime.raised import described
 
 NAMED_MAX: Final = 1_000
-"""Of more than that the first are known, which are what health names."""
+"""Bound of the deletions that are remembered; further ones are not."""
 
 
 @dataclass(slots=True)
@@ -29,19 +30,19 @@ class _Failing:
 
 @dataclass(frozen=True, slots=True)
 class LongFailing:
-    """What health says of deletions that fail for long."""
+    """Health answer about deletions that fail for long."""
 
     reason: HealthText
     is_unhealthy: bool
 
 
 class Deletions:
-    """Deletes objects of segments, in any thread, and knows which of that continues failing."""
+    """Deletes objects of segments, in any thread, and remembers deletions that fail."""
 
     def __init__(
         self, storage: RemoteStorageManager, clock: Clock, late_ms: int, copy_max_ms: int
     ) -> None:
-        """Delete by a plugin; `late_ms`: a deletion that fails for longer is told of."""
+        """Use a storage plugin; a deletion that fails for longer than `late_ms` is reported."""
         self._storage, self._clock = storage, clock
         self._late_ms, self._unhealthy_ms = late_ms, max(copy_max_ms, 2 * late_ms)
         self._lock = threading.Lock()
@@ -49,7 +50,7 @@ class Deletions:
         self._done = self._errors = 0
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """See RemoteStorageManager; whatever else the plugin raises becomes its error."""
+        """Delete by the plugin; any exception of it that is no RemoteStorageError becomes one."""
         try:
             self._storage.delete_log_segment_data(metadata)
         except RemoteStorageError as error:
@@ -64,7 +65,7 @@ class Deletions:
             self._failing.pop(metadata.id.id, None)
 
     def totals(self) -> dict[str, float]:
-        """How many there were, and how many failed; like `Telemetry.totals`, for the page.
+        """Deletions and failed ones since the start, for the metrics page.
 
         Metrics by topic lack those of deleted topics.
         """
@@ -85,7 +86,7 @@ class Deletions:
                 self._failing[metadata.id.id] = _Failing(metadata, now_ms, now_ms, error)
 
     def forget(self, topic_id: bytes, partition: int) -> None:
-        """Another broker deletes what is left of the partition."""
+        """Another broker deletes the rest of the partition from now on."""
         with self._lock:
             for key, one in list(self._failing.items()):
                 tip = one.metadata.topic_id_partition
@@ -93,9 +94,10 @@ class Deletions:
                     del self._failing[key]
 
     def long_failing(self) -> LongFailing | None:
-        """What has failed for long; what nobody has tried again for longer than that is excluded.
+        """Deletions that have failed for long, as one answer; None if there are none.
 
-        Then another broker deletes it, or has deleted it.
+        A deletion that was not tried again for longer than that is dropped: another broker does it
+        now, or has done it.
         """
         now_ms = self._clock.monotonic_ms()
         with self._lock:
@@ -105,7 +107,7 @@ class Deletions:
             late = [one for one in self._failing.values() if now_ms - one.since_ms >= self._late_ms]
         if not late:
             return None
-        first = late[0]  # the oldest: they are in the order in which they began to fail
+        first = late[0]  # the oldest: insertion order is the order of first failures
         metadata, failed_ms = first.metadata, now_ms - first.since_ms
         reason = HealthReason.DELETIONS.text(
             count=len(late),
@@ -118,7 +120,7 @@ class Deletions:
         return LongFailing(reason, is_unhealthy=failed_ms >= self._unhealthy_ms)
 
     def failing(self) -> int:
-        """How many segments' deletion failed when it was last tried, 1,000 at most."""
+        """Number of segments whose last deletion failed, at most `NAMED_MAX`."""
         with self._lock:
             return len(self._failing)
 

@@ -1,8 +1,9 @@
-"""Which calls of the storage plugin are running, since when, and whether a new one may start.
+"""Running calls of the storage plugin, with their start times, and whether a new one may start.
 
-A call cannot be stopped from outside its thread. So each is registered: a partition's cancellation
-lets no further one start, a call past its limit is counted as abandoned, as long as it runs, with
-the thread that it holds, and a copy that runs past the copy maximum makes the tier end itself.
+A call cannot be stopped from outside its thread. So each call is registered. A partition's
+cancellation lets no further call start. A call past its limit counts as abandoned while it runs,
+with the thread that it holds. A copy that runs past the copy maximum makes the tier end itself.
+
 While the store must not be written to (`rlm.maintenance.claim`), no call that writes to it starts,
 for any partition or deleted topic.
 """
@@ -18,7 +19,7 @@ from runtime.clock import Clock
 
 
 class StoreClosedError(RetriableRemoteStorageError):
-    """The store must not be written to now: see `PluginCalls.let_write`."""
+    """The store must not be written to now (`PluginCalls.let_write`)."""
 
 
 class TaskCancelledError(TidemarkError):
@@ -26,7 +27,7 @@ class TaskCancelledError(TidemarkError):
 
 
 class Cancellation:
-    """Says to the tasks of one ownership that it is over."""
+    """Signals to the tasks of one ownership that it is over; from any thread."""
 
     __slots__ = ("_changed", "_lock", "cancelled")
 
@@ -36,13 +37,13 @@ class Cancellation:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """When this returns, no further plugin call of the ownership starts."""
+        """End the ownership: when this returns, none of its plugin calls starts any more."""
         with self._lock:
             self.cancelled = True
             self._changed.notify_all()
 
     def wait(self, wait_ms: int) -> None:
-        """Wait in the calling thread, at most until it is cancelled."""
+        """Wait in the calling thread until the time has passed or it is cancelled."""
         with self._lock:
             self._changed.wait_for(lambda: self.cancelled, wait_ms / 1_000)
 
@@ -74,9 +75,9 @@ class Overdue:
     """A call that has just been found past its limit.
 
     Attributes:
-        thread_id: of the thread that it holds.
-        abandoned_in_pool: calls of the pool that are past their limits now, this one included.
-        tell: lets whoever waits for the call know that it is given up.
+        thread_id: The thread that it holds.
+        abandoned_in_pool: Calls of the pool that are past their limits now, this one included.
+        tell: Notifies the waiter of the call that it is abandoned.
     """
 
     pool: str
@@ -88,14 +89,14 @@ class Overdue:
 
 
 def _nobody() -> None:
-    """Nobody waits."""
+    """The default listener, which does nothing."""
 
 
 class PluginCalls:
     """All running calls of this process.
 
     Attributes:
-        store_is_missing: the store holds no claim, and held one: what was copied may not be there.
+        store_is_missing: The store holds no claim, and held one before: earlier copies may be gone.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -112,7 +113,7 @@ class PluginCalls:
         return self._may_write
 
     def let_write(self, allowed: bool) -> None:
-        """Let calls that write to the store start, or not.
+        """Permit or forbid calls that write to the store.
 
         When this returns after False, no further one starts.
         """
@@ -120,7 +121,7 @@ class PluginCalls:
             self._may_write = allowed
 
     def check_may_write(self) -> None:
-        """Raise StoreClosedError where no call that writes to the store may start."""
+        """Raise StoreClosedError if calls that write to the store are forbidden."""
         if not self._may_write:
             raise StoreClosedError("the claim on the store is not ours, or not yet")
 
@@ -137,7 +138,7 @@ class PluginCalls:
     ) -> Iterator[None]:
         """Register a call for as long as the block runs.
 
-        `on_overdue` is for `Overdue.tell`; `writes`: the call copies or deletes objects.
+        `on_overdue` becomes `Overdue.tell`; `writes`: the call copies or deletes objects.
 
         Raises:
             TaskCancelledError: the ownership is over; the block does not run.
@@ -162,7 +163,7 @@ class PluginCalls:
                 del self._calls[number]
 
     def newly_overdue(self) -> list[Overdue]:
-        """Calls that passed their limit since the last look."""
+        """Calls that passed their limit since the last call of this."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             fresh = [
@@ -199,6 +200,6 @@ class PluginCalls:
 
     @property
     def running(self) -> int:
-        """All calls that run now."""
+        """Number of calls that run now."""
         with self._lock:
             return len(self._calls)

@@ -1,4 +1,7 @@
-"""The two plugins of a tier process, loaded and configured; by whom is not known here."""
+"""The two plugins of a tier process, loaded and configured.
+
+This module does not name any plugin.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +21,7 @@ if TYPE_CHECKING:  # the remover is loaded with a manager that needs it
 
 
 def _nothing(client_settings: Mapping[str, str]) -> None:
-    """Nothing is left to do."""
+    """The default of `Plugins.connect`, for a metadata manager that needs no connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +29,13 @@ class Plugins:
     """Storage plugin and metadata manager.
 
     Attributes:
-        deletions: deletes by the storage plugin, and knows what continues failing.
-        connect: configures the metadata manager, once the broker takes its connections, with what
-            its Kafka clients need for them.
-        remover: of deleted topics, where the manager needs one.
-        unhealthy, yellow: what the remover found that only an operator can settle.
-        store_faults: what tests make the storage suffer; None where none can.
-        identity: of the store.
+        deletions: Deletes by the storage plugin, and remembers failing deletions.
+        connect: Configures the metadata manager once the broker accepts connections, with the
+            settings of its Kafka clients.
+        remover: Of deleted topics, if the metadata manager has one.
+        unhealthy, yellow: Findings of the remover that need an operator.
+        store_faults: Faults that tests inject into the store; None where they are not permitted.
+        identity: Of the store.
     """
 
     storage: RemoteStorageManager
@@ -46,20 +49,20 @@ class Plugins:
     identity: StoreIdentity = UNNAMED
 
     def close(self) -> None:
-        """Close both: the metadata manager first, it may still be writing."""
+        """Close both; the metadata manager first, since it may still be writing."""
         self.metadata.close()
         self.storage.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """What a part needs to work with the remote store.
+    """The remote store, for parts that work with it.
 
     Attributes:
-        metadata: which remote segments exist.
-        storage: their objects.
-        calls: running calls of the storage plugin; each call is registered here.
-        telemetry: what is counted.
+        metadata: The remote segments.
+        storage: Their objects.
+        calls: Registers each call of the storage plugin.
+        telemetry: Metrics.
     """
 
     metadata: RemoteLogMetadataManager

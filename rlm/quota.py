@@ -1,8 +1,8 @@
-"""How long bytes must wait so that an average stays below its limit. Pure.
+"""The wait in ms that keeps an average rate below its limit. Pure.
 
-The rate is that of the last `window_count` windows, the current one included, as Kafka's quota
-managers count it. What may go is recorded only when it goes; a caller checks and records in one
-step, so that two of them cannot both pass on the same room (KAFKA-19968).
+The rate is that of the last `window_count` windows, the current one included, as in Kafka's quota
+managers. Bytes are recorded only when they pass. A caller checks and records in one step, so that
+two callers cannot use the same room (KAFKA-19968).
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ THROTTLES_WINDOW_MS, THROTTLE_MS = 60_000, 1_000
 
 
 class Throttling(NamedTuple):
-    """What a quota has done in the last minute: pauses in ms (0 without any), and the rate now."""
+    """Effect of a quota in the last minute: pauses in ms (0 without any), and the present rate."""
 
     average_ms: float
     longest_ms: float
@@ -32,7 +32,7 @@ class _Pauses:
 
 
 class RateQuota:
-    """One limit in bytes per second."""
+    """One limit in bytes per second; from any thread."""
 
     def __init__(
         self, bytes_per_second: int, window_count: int = 11, window_seconds: int = 1
@@ -45,7 +45,7 @@ class RateQuota:
         self._lock = Lock()
 
     def set_limit(self, bytes_per_second: int) -> None:
-        """Change the limit; what has passed already still counts."""
+        """Change the limit; bytes that have passed already still count."""
         with self._lock:
             self._limit = bytes_per_second
 
@@ -60,13 +60,13 @@ class RateQuota:
             return Throttling(total_ms / count if count else 0, longest_ms, rate)
 
     def throttle_ms(self, size_bytes: int, now_ms: int) -> int:
-        """Let `size_bytes` pass and record them, or say how long to wait before asking again.
+        """Record `size_bytes` and let them pass, or return the wait before the next try.
 
-        What is asked for while the average is below the limit passes whole, however big: a segment
-        larger than the limit must pass at some time.
+        Bytes pass whole while the average is below the limit, however many: a segment larger than
+        the limit must pass at some time.
 
         Returns:
-            0: recorded, go. Else milliseconds, at least 1.
+            0: recorded, may pass. Else milliseconds, at least 1.
         """
         with self._lock:
             pause_ms = self._wait_ms(now_ms)
@@ -77,17 +77,17 @@ class RateQuota:
             return pause_ms
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until something may pass, 0 if it may now; nothing is recorded."""
+        """Wait in ms until anything may pass, 0 if it may now; records nothing."""
         with self._lock:
             return self._wait_ms(now_ms)
 
     def throttled(self, pause_ms: int, now_ms: int) -> None:
-        """Count a pause that was asked for, for metrics."""
+        """Count a pause of a caller, for metrics."""
         with self._lock:
             self._throttled(pause_ms, now_ms)
 
     def record(self, size_bytes: int, now_ms: int) -> None:
-        """Count bytes whose number was known only afterwards; below 0: fewer than was said."""
+        """Record bytes whose number was known only afterwards; negative if fewer passed."""
         with self._lock:
             self._record(size_bytes, now_ms)
 

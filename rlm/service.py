@@ -1,6 +1,6 @@
-"""A tier from the inside: its parts put together, and which of them takes which message.
+"""A tier from the inside: its parts, and the part that handles each message.
 
-Everything here runs on one thread, the one that reads the link; whatever blocks runs in a pool.
+Everything here runs on one thread, the one that reads the link; blocking work runs in a pool.
 """
 
 import logging
@@ -63,15 +63,15 @@ INDEX_EXPIRY_MS = 30_000
 CLOSE_WAIT_MS, CLOSE_RETRY_MS = 1_500, 20
 
 VALIDATION_THREADS = 4
-"""A validation asks the store only after a loss of the epoch chain; of two hanging calls the tier
-ends itself (half of the pool), of a single one it does not."""
+"""A validation calls the store only after a loss of the epoch chain. Two hanging calls end the tier
+(half of the pool), a single one does not."""
 
 ConfigurePlugins = Callable[[TierConfig, PluginCalls], Plugins]
 MakeWorkers = Callable[[Mapping[str, int]], Workers]
 
 
 def pool_sizes(config: TierConfig) -> dict[str, int]:
-    """Threads by pool."""
+    """Number of threads by pool."""
     return {
         COPIER_POOL: config.copier_threads,
         EXPIRATION_POOL: config.expiration_threads,
@@ -82,13 +82,13 @@ def pool_sizes(config: TierConfig) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """The broker as its tier reaches it, and the ways in which a tier ends.
+    """The broker as seen by its tier, and the ways in which a tier ends.
 
     Attributes:
-        broker: questions to the broker.
-        tell: sends a one-way message to it.
-        abort: ends the process at once, with a reason.
-        ended: called when a stop is complete.
+        broker: Requests to the broker.
+        tell: Sends a one-way message to it.
+        abort: Ends the process at once, with a reason.
+        ended: Called when a stop is complete.
     """
 
     broker: BrokerPort
@@ -98,7 +98,7 @@ class Link:
 
 
 class TierReceiver:
-    """Takes the broker's messages: makes the tier at `Configure`, and hands it all later ones.
+    """Receives the broker's messages: makes the tier at `Configure`, and passes later ones to it.
 
     Attributes:
         tier: None until it is configured.
@@ -118,7 +118,7 @@ class TierReceiver:
         self.tier: Tier | None = None
 
     def __call__(self, received: Received, reply: Reply) -> None:
-        """Take one message."""
+        """Handle one message."""
         message = received.message
         if isinstance(message, Heartbeat):
             reply(Ack())
@@ -149,14 +149,14 @@ class TierReceiver:
 
 
 class Tier:
-    """The parts of a configured tier, put together.
+    """The parts of a configured tier.
 
     Attributes:
-        claim: on the store.
-        manager: the partitions that are copied and expired.
-        reads: everything that reads the store.
-        calls: running calls of the storage plugin.
-        telemetry: what is counted.
+        claim: On the store.
+        manager: The partitions that are copied and expired.
+        reads: Everything that reads the store.
+        calls: Running calls of the storage plugin.
+        telemetry: Metrics.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class Tier:
         ports: Ports,
         link: Link,
     ) -> None:
-        """Make all parts; the store is asked for nothing before `Connect`."""
+        """Make all parts; the store is not called before `Connect`."""
         self._config, self._plugins, self._workers = config, plugins, workers
         self._clock, self._scheduler, self._link = ports.clock, ports.scheduler, link
         self._stopping = False
@@ -220,7 +220,7 @@ class Tier:
     # -- messages
 
     def take(self, received: Received, reply: Reply) -> None:  # noqa: C901 - one case each
-        """Take one message of the broker."""
+        """Handle one message of the broker."""
         match received.message:
             case Read() as question:
                 self.reads.read(question, reply)
@@ -286,7 +286,7 @@ class Tier:
         self.reads.reconfigure(config)
         self.manager.passes.reconfigure(config)
 
-    # -- watching and telling
+    # -- watching and reporting
 
     def _report(self) -> None:
         self.manager.census.take(self._tell)
@@ -301,7 +301,7 @@ class Tier:
         unhealthy.extend(PartitionHealth(b"", -1, reason) for reason in self._plugins.unhealthy())
         metadata = self._plugins.metadata
         unhealthy.extend(PartitionHealth(b"", -1, reason) for reason in metadata.unreadable())
-        # Once a stop has begun, a manager that is closed did not fail.
+        # After a stop has begun, a closed manager is no failure.
         failure = "" if self._stopping else metadata.failure()
         if failure:
             unhealthy.append(PartitionHealth(b"", -1, HealthReason.MANAGER.text(error=failure)))
@@ -344,7 +344,7 @@ class Tier:
                 self._link.abort(f"half of pool {overdue.pool} hangs")
 
     def _stop(self, reply: Reply) -> None:
-        """Close the plugins once the last call of the store has ended, or does not for too long."""
+        """Close the plugins once the last call of the store has ended, or after a time-out."""
         self._stopping = True
         self.calls.let_write(False)
         self.manager.stop()
@@ -371,7 +371,7 @@ class Tier:
 def add_gauges(
     telemetry: Telemetry, plugins: Plugins, workers: Workers, calls: PluginCalls
 ) -> None:
-    """Show the metadata topic's records, the idle threads and the calls that hang."""
+    """Add metrics of the metadata topic's records, the idle threads and the hanging calls."""
     counts = plugins.metadata.counts
     telemetry.registry.gauge(
         "tidemark_remote_metadata_records",
@@ -397,7 +397,7 @@ def add_gauges(
 
 
 def add_quota_gauges(telemetry: Telemetry, kind: str, quota: RateQuota, clock: Clock) -> None:
-    """Show what a quota lets through and how long it holds back; `kind`: `Copy` or `Fetch`."""
+    """Add metrics of a quota's rate and pauses; `kind`: `Copy` or `Fetch`."""
     gauge, now_ms = telemetry.gauge, clock.monotonic_ms
     name = f"kafka_server_RemoteLogManager_remote_{kind.lower()}_throttle_time"
     gauge(

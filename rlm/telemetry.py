@@ -1,9 +1,9 @@
-"""What the tier counts, under Kafka's names in the JMX exporter's usual form.
+"""Metrics of the tier, under Kafka's names in the JMX exporter's usual form.
 
-Counted from pool threads: each counter is added to under a lock, since an addition is no atomic
-step. What is counted by topic is of topics that have a partition here: with the last of them all of
-it goes, and a call that ends later counts for nobody. Source:
-kafka.server:type=BrokerTopicMetrics and kafka.log.remote of Apache Kafka 4.3.
+Pool threads add to counters under a lock, since an addition is no atomic step. Counters by topic
+exist for topics with a partition here. They go with its last partition, and a call that ends later
+is not counted. Source: kafka.server:type=BrokerTopicMetrics and kafka.log.remote of Apache Kafka
+4.3.
 """
 
 import logging
@@ -135,17 +135,17 @@ class Telemetry:
                 counter.inc(amount, topic)
 
     def totals(self) -> dict[str, float]:
-        """What the broker's page shows of copies, over all topics; none of them ever falls."""
+        """Totals of copies over all topics for the broker's page; none of them ever falls."""
         with self._lock:
             return {name: counter.total() for name, counter in self._totals.items()}
 
     def assigned(self, tip: TopicIdPartition) -> None:
-        """A partition of the topic is here."""
+        """Note an assigned partition of the topic."""
         with self._lock:
             self._topics.setdefault(tip.topic, set()).add((tip.topic_id, tip.partition))
 
     def forget(self, tip: TopicIdPartition) -> None:
-        """The partition is not here any more."""
+        """Note that the partition is not assigned any more."""
         topic = tip.topic
         with self._lock:
             left = self._topics.get(topic, set())
@@ -156,7 +156,7 @@ class Telemetry:
         self.measured_elsewhere(tip)
 
     def measured_elsewhere(self, tip: TopicIdPartition) -> None:
-        """Its numbers are another broker's to tell."""
+        """Remove the partition's gauges: another broker measures them now."""
         with self._lock:
             for gauge in self._gauges.values():
                 gauge.remove(tip.topic, str(tip.partition))
@@ -173,42 +173,42 @@ class Telemetry:
             self._store_times.remove(*labels)
 
     def copied(self, topic: str, size_bytes: int) -> None:
-        """A segment's objects are in the store."""
+        """Count a copied segment of `size_bytes`."""
         self._add(self._copy_requests, topic)
         self._add(self._copy_bytes, topic, size_bytes)
         self.copy_outage.succeeded()
 
     def copy_failed(self, topic: str, error: Exception) -> None:
-        """A copy failed."""
+        """Count a failed copy."""
         self._add(self._copy_requests, topic)
         self._add(self._copy_errors, topic)
         self.copy_outage.failed(error)
 
     def deleted(self, topic: str) -> None:
-        """A segment's objects were deleted."""
+        """Count a segment whose objects were deleted."""
         self._add(self._delete_requests, topic)
         self.delete_outage.succeeded()
 
     def delete_failed(self, topic: str, error: Exception) -> None:
-        """A deletion failed."""
+        """Count a failed deletion."""
         self._add(self._delete_requests, topic)
         self._add(self._delete_errors, topic)
         self.delete_outage.failed(error)
 
     def passed(self, topic: str, kind: str) -> None:
-        """A pass over one partition has ended; called on the owner's thread."""
+        """Count a pass over one partition that has ended; called on the owner's thread."""
         with self._lock:
             if topic in self._topics:
                 self._passes.inc(1, topic, kind)
 
     def read_took(self, took_ms: int) -> None:
-        """A client's read was answered, in whatever way; called on the owner's thread."""
+        """Record the duration of a client's read, failed ones included; on the owner's thread."""
         self._read_times.observe(took_ms)
 
     def store_called(
         self, operation: str, topic: str, size_bytes: int, took_ms: int, *, failed: bool = False
     ) -> None:
-        """A call of the storage plugin is over; `size_bytes` were moved."""
+        """Record an ended call of the storage plugin; `size_bytes` were moved."""
         assert operation in _OPERATIONS, operation
         labels = (self._store, operation, topic)
         with self._lock:
@@ -221,29 +221,29 @@ class Telemetry:
                 self._store_errors.inc(1, *labels)
 
     def cache_asked(self, level: str, *, is_hit: bool) -> None:
-        """A reader came to a chunk, which was there (in memory, on disk) or not."""
+        """Count a reader's arrival at a chunk, which was in the cache (memory or disk) or not."""
         with self._lock:
             self._cache.inc(1, level, "hit" if is_hit else "miss")
 
     def cache_evicted(self, level: str) -> None:
-        """A chunk freed memory for another."""
+        """Count an evicted chunk."""
         with self._lock:
             self._evictions.inc(1, level)
 
     def ahead(self, outcome: str, size_bytes: int) -> None:
-        """Bytes loaded ahead were asked for, used or wasted; called on the owner's thread."""
+        """Count bytes loaded ahead that were requested, used or wasted; on the owner's thread."""
         self._ahead.inc(size_bytes, outcome)
 
     def corrupt(self, topic: str) -> None:
-        """Bytes of a remote segment are wrong, also after a refetch."""
+        """Count wrong bytes of a remote segment, also wrong after a second fetch."""
         self._add(self._corrupt, topic)
 
     def validated(self, tip: TopicIdPartition, took_ms: int) -> None:
-        """How long it took to look at all remote segments of a partition."""
+        """Record the time that it took to list all remote segments of a partition."""
         self._set(tip, _COMPUTATION, took_ms)
 
     def measured(self, tip: TopicIdPartition, **seen: int | None) -> None:
-        """Numbers that a pass has seen of a partition, by the names of `_MEASURED`."""
+        """Record measurements of a partition from a pass, by the names in `_MEASURED`."""
         for name, value in seen.items():
             if value is not None:
                 self._set(tip, _MEASURED[name], value)
@@ -254,12 +254,12 @@ class Telemetry:
                 self._gauges[name].set(value, tip.topic, str(tip.partition))
 
     def gauge(self, name: str, help_text: str, fn: Callable[[], float]) -> None:
-        """A value that is asked for when samples are made."""
+        """Add a value that is computed for each page."""
         self.registry.gauge(name, help_text, fn=fn)
 
 
 class MetricsPages:
-    """Makes one page at a time: whoever asks for the next one has no use for the one before."""
+    """Makes one page at a time: a request for another page ends the one before."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -267,7 +267,7 @@ class MetricsPages:
         self._pieces: Iterator[bytes] = iter(())
 
     def piece(self, asked: DescribeMetrics) -> MetricsPiece:
-        """The next piece of the asked page."""
+        """The next piece of the requested page."""
         if asked.page != self._number:
             self._number, self._pieces = asked.page, self._registry.pieces()
         content = next(self._pieces, None)

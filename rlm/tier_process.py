@@ -1,9 +1,8 @@
 """The tier process: its composition root. `python -m rlm.tier_process LINK_FD PARENT_PID`.
 
-The one file that loads the plugin and the metadata manager. The process ends with its broker, in
-whatever way that ends: the kernel kills it when the parent dies, and it ends by itself when the
-link does. It cleans nothing up then; what it leaves is what a crash leaves, and the next one
-repairs that.
+The only module that loads the plugin and the metadata manager. The process always ends with its
+broker: the kernel kills it when the parent dies, and it ends by itself when the link does. It
+cleans nothing up then; its remains are those of a crash, and the next tier repairs them.
 """
 
 import asyncio
@@ -47,7 +46,7 @@ log = logging.getLogger(__name__)
 
 EXIT_ABORTED = 3
 _USUAL = ("rlmm.topic_based.manager", "rlmm.topic_based.remover")
-"""Modules of the usual metadata manager, which are loaded by name."""
+"""Modules of the default metadata manager, which are loaded by name."""
 
 
 def configure_plugins(
@@ -56,14 +55,14 @@ def configure_plugins(
     """Load both plugins and configure the storage; the metadata manager is configured to connect.
 
     Raises:
-        ValueError: key and cause, for the broker's last words.
+        ValueError: Key and cause, for the broker's error message.
     """
     storage = load_storage_manager(config.storage_class)
     try:
         storage.configure(config.storage_settings)
         identity = identity_of(storage, config.storage_settings)
     except Exception as error:
-        # Whatever a plugin of somebody else raises, its user wants to know key and cause.
+        # A third party's plugin may raise anything; its user needs key and cause.
         cause = str(error) if isinstance(error, RemoteStorageError | ValueError) else repr(error)
         raise ValueError(
             f"remote.log.storage.manager.class.name={config.storage_class}: {cause}"
@@ -134,7 +133,7 @@ def abort(reason: str) -> None:
 
 
 def _stop_rather_than_lie(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A callback raised: whoever waited for it would wait for ever."""
+    """A callback raised, and its waiters would wait without end: end the process."""
     log.error(
         Incident.DEFECT.line(what=f"a callback failed: {context.get('message')}"),
         exc_info=context.get("exception"),
@@ -179,9 +178,9 @@ def run(link_fd: int) -> None:
 
 
 def _handed_over(socket_fd: int) -> int:
-    """Import what a tier wants, then wait for the link; with it comes the lock, which stays open.
+    """Import the tier's modules, then wait for the link and the lock, whose descriptor stays open.
 
-    Ends the process where the broker ends before.
+    Ends the process if the broker ends first.
     """
     for name in _USUAL:
         importlib.import_module(name)
@@ -193,7 +192,7 @@ def _handed_over(socket_fd: int) -> int:
 
 
 def main() -> None:
-    """Start as the broker starts it."""
+    """Entry point, with the arguments that the broker gives."""
     link_fd, parent_pid = int(sys.argv[1]), int(sys.argv[2])
     die_with_parent(parent_pid)
     # Ctrl-C reaches the whole terminal group, a service manager may signal all processes: the

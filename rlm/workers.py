@@ -1,7 +1,7 @@
-"""Pools whose results come back to the thread that owns the tier's state.
+"""Pools whose results are delivered on the thread that owns the tier's state.
 
-A pool's threads can become more or fewer while it runs, and one that hangs in a plugin's call can
-be given up: it takes no further job, ends when its call returns, and another takes its place.
+A pool can be resized while it runs. A thread that hangs in a plugin's call can be abandoned: it
+takes no further job, ends when its call returns, and another takes its place.
 """
 
 import asyncio
@@ -16,7 +16,8 @@ from runtime.executors import spawn_thread
 
 COPIER_POOL, EXPIRATION_POOL, READER_POOL = "rlm-copier", "rlm-expiration", "remote-reader"
 VALIDATION_POOL = "rlm-validation"
-"""Takes over and withdraws: consumers of local data wait for that, so no deletion goes before."""
+"""For takeovers and withdrawals: consumers of local data wait for these, so deletions have another
+pool."""
 
 
 T = TypeVar("T")
@@ -38,27 +39,27 @@ class Workers(Protocol):
         ...
 
     def post(self, call: Callable[[], None]) -> None:
-        """Call something on the owner's thread, from any thread."""
+        """Call a function on the owner's thread; from any thread."""
         ...
 
     def threads(self, pool: str) -> int:
-        """How many threads the pool may have, abandoned ones not counted."""
+        """Number of threads that the pool may have, without abandoned ones."""
         ...
 
     def resize(self, pool: str, threads: int) -> None:
-        """Let the pool have that many threads from now on; running jobs continue."""
+        """Let the pool have `threads` threads from now on; running jobs continue."""
         ...
 
     def abandon(self, pool: str, thread_id: int) -> None:
-        """Give up a thread that hangs; another takes its place."""
+        """Abandon a thread that hangs; another takes its place."""
         ...
 
     def queued(self, pool: str) -> int:
-        """Jobs that wait for a thread."""
+        """Number of jobs that wait for a thread."""
         ...
 
     def idle_share(self, pool: str) -> float:
-        """The part of the last minute in which its threads had nothing to do, 0 to 1."""
+        """Idle part of the threads' time in the last minute, 0 to 1."""
         ...
 
 
@@ -78,12 +79,12 @@ class ElasticPool:
 
     @property
     def threads(self) -> int:
-        """How many it may have."""
+        """Number of threads that it may have."""
         return self._wanted
 
     @property
     def queued(self) -> int:
-        """Jobs that wait for a thread."""
+        """Number of jobs that wait for a thread."""
         return len(self._jobs)
 
     def submit(self, job: Callable[[], None]) -> None:
@@ -96,14 +97,14 @@ class ElasticPool:
             self._changed.notify()
 
     def resize(self, threads: int) -> None:
-        """Have that many threads from now on; one too many ends after its present job."""
+        """Have `threads` threads from now on; a superfluous thread ends after its present job."""
         with self._changed:
             self._wanted = threads
             self._staff()
             self._changed.notify_all()
 
     def abandon(self, thread_id: int) -> None:
-        """Give up the thread that runs a job now."""
+        """Abandon the thread, if it runs a job now."""
         with self._changed:
             if thread_id not in self._busy_since or thread_id in self._abandoned:
                 return
@@ -112,14 +113,14 @@ class ElasticPool:
             self._staff()
 
     def stop(self) -> None:
-        """Take no further jobs and drop the queued ones; running ones are left alone."""
+        """Take no further jobs and drop the queued ones; running jobs continue."""
         with self._changed:
             self._stopped = True
             self._jobs.clear()
             self._changed.notify_all()
 
     def idle_share(self) -> float:
-        """See Workers."""
+        """Idle part of the threads' time in the last minute, 0 to 1."""
         with self._changed:
             now_ms = self._clock.monotonic_ms()
             running_ms = sum(
@@ -138,7 +139,7 @@ class ElasticPool:
             return min(1.0, max(0.0, 1 - (busy_ms - busy_then_ms) / possible_ms))
 
     def _staff(self) -> None:
-        """Start the threads that are missing; the lock is held."""
+        """Start missing threads; the lock is held."""
         missing = min(len(self._jobs) - self._waiting, self._wanted - self._live)
         for _ in range(missing):
             self._live += 1
@@ -193,21 +194,21 @@ class LoopWorkers:
         except Exception as raised:  # noqa: BLE001 - handed to `done`
             error = raised
         self.post(partial(done, result, error))
-        error = None  # its traceback holds this frame: the collector would have to find them
+        error = None  # its traceback holds this frame: the collector would have to find the cycle
 
     def pause(self, wait: Callable[[int], object], wait_ms: int) -> None:
-        """Let a job wait; its thread is taken as long."""
+        """Let a job wait; it holds its thread meanwhile."""
         wait(wait_ms)
 
     def post(self, call: Callable[[], None]) -> None:
-        """Call something on the loop's thread."""
+        """Call a function on the loop's thread; from any thread."""
         self._posted.append(call)
         if not self._is_woken and not self._loop.is_closed():
-            self._is_woken = True  # before it is done what was posted until then is taken
+            self._is_woken = True  # before the callback runs, which takes all posted until then
             self._loop.call_soon_threadsafe(self._take_posted)
 
     def _take_posted(self) -> None:
-        """Make the calls, for some milliseconds: thousands of jobs may end at once."""
+        """Call the posted functions, for some milliseconds at a time: thousands may be posted."""
         self._is_woken = False
         until_s = self._loop.time() + POSTED_MS / 1_000
         while self._posted:
@@ -218,15 +219,15 @@ class LoopWorkers:
                 return
 
     def threads(self, pool: str) -> int:
-        """How many threads the pool may have."""
+        """Number of threads that the pool may have."""
         return self._pools[pool].threads
 
     def resize(self, pool: str, threads: int) -> None:
-        """Let the pool have that many threads from now on."""
+        """Let the pool have `threads` threads from now on."""
         self._pools[pool].resize(threads)
 
     def abandon(self, pool: str, thread_id: int) -> None:
-        """Give up a thread that hangs; another takes its place."""
+        """Abandon a thread that hangs; another takes its place."""
         self._pools[pool].abandon(thread_id)
 
     def queued(self, pool: str) -> int:
@@ -234,10 +235,10 @@ class LoopWorkers:
         return self._pools[pool].queued
 
     def idle_share(self, pool: str) -> float:
-        """The part of the last minute in which its threads had nothing to do."""
+        """Idle part of the threads' time in the last minute, 0 to 1."""
         return self._pools[pool].idle_share()
 
     def shutdown(self) -> None:
-        """Take no further jobs; running ones are left alone."""
+        """Take no further jobs; running jobs continue."""
         for pool in self._pools.values():
             pool.stop()

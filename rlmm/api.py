@@ -1,12 +1,11 @@
-"""What a remote log metadata manager promises: which remote segments exist, and in which state.
+"""The plugin interface of remote log metadata: which remote segments exist, and in which state.
 
-A metadata manager is a plugin too. Writes are futures that complete only when the manager has read
-its own record back at its place in the topic and the state table accepted it; a write of unknown
-outcome fails with `MetadataWriteTimeoutError`, upon which its owner takes the next incarnation and
-writes its barrier again.
+A write returns a future. It completes once the manager has read its own record back from the topic,
+and the state table accepted it. A write of unknown outcome fails with `MetadataWriteTimeoutError`;
+its owner then takes the next tier incarnation and writes its barrier again.
 
 Every write carries a `Fence`. From a barrier on, every reader refuses records of a lower fence for
-that partition. Source: KIP-405 RemoteLogMetadataManager; the fence is ours (docs/tiering.md).
+that partition. Source: KIP-405, RemoteLogMetadataManager; the fence is ours (docs/tiering.md).
 """
 
 from abc import ABC, abstractmethod
@@ -24,9 +23,9 @@ from runtime.health_reasons import HealthText
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fence:
-    """Who writes; higher outranks lower.
+    """Fencing token of a writer; a higher one outranks a lower one.
 
-    The leader epoch of the user partition, then the tier incarnation.
+    Ordered by the leader epoch of the user partition, then by the tier incarnation.
     """
 
     leader_epoch: int
@@ -38,7 +37,7 @@ REMOVER_FENCE = Fence(2**31 - 1, 2**63 - 1)
 
 
 class PartitionDeleteState(IntEnum):
-    """Life of a deleted partition's remote data (KIP-405, Topic deletion lifecycle)."""
+    """States of the deletion of a partition's remote data (KIP-405, Topic deletion lifecycle)."""
 
     DELETE_PARTITION_MARKED = 0
     DELETE_PARTITION_STARTED = 1
@@ -50,9 +49,12 @@ class SegmentUpdate:
     """A change of a known segment's state.
 
     Attributes:
-        seen_state: of DELETE_SEGMENT_STARTED: the state by which its writer validated. A segment
-            that was validated in COPY_SEGMENT_STARTED and is finished by then is not deleted. None:
-            not told.
+        event_timestamp_ms: Time of the change, in ms since 1970.
+        broker_id: The broker that writes it.
+        custom_metadata: Replaces the stored one; None keeps it.
+        seen_state: Only for DELETE_SEGMENT_STARTED: the segment's state when its writer decided to
+            delete it. A segment that was seen in COPY_SEGMENT_STARTED and has become finished since
+            is not deleted. None: not given.
     """
 
     id: RemoteLogSegmentId
@@ -68,11 +70,11 @@ class SegmentHistory:
     """A segment that accepted records name, in any state but DELETE_SEGMENT_FINISHED.
 
     Attributes:
-        metadata: its present state.
-        named_under: the pair of the record that named it first; a barrier's repetition of it
-            does not count.
-        finished_under: the pair of its first FINISHED, None before.
-        finished_order: where in the topic that stands, None before.
+        metadata: Its present state.
+        named_under: Fence of the record that named it first; its repetition by a barrier does not
+            count.
+        finished_under: Fence of its first COPY_SEGMENT_FINISHED, None before that.
+        finished_order: Position of that record in the topic, None before that.
     """
 
     metadata: RemoteLogSegmentMetadata
@@ -82,30 +84,32 @@ class SegmentHistory:
 
     @property
     def is_placeholder(self) -> bool:
-        """Whether it is a barrier's own id, which names no offsets."""
+        """Whether a barrier made this id for itself: it names no offsets."""
         return self.metadata.segment_size_bytes == 0
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionHistory:
-    """What the accepted records of a partition say beyond the state of its segments.
+    """Facts from the accepted records of a partition, beyond the state of its segments.
 
-    A pair without an entry proves nothing: records of Kafka carry no log
-    start and no unclean election.
+    A leader epoch without an entry proves nothing: records of Apache Kafka carry neither a log
+    start offset nor an unclean election.
 
-    The two mappings are by leader epoch of the record's pair and leave out what concludes nothing
-    more: an epoch below another one that has at least as high an offset. So their offsets fall as
-    the epochs rise, and they stay small.
+    The keys of both mappings are leader epochs of fences. An epoch is left out where a higher epoch
+    has at least as high an offset, since it then proves nothing more. So the offsets fall as the
+    epochs rise, and the mappings stay small.
 
     Attributes:
-        log_starts: the highest log start that settled owners of that leader epoch carried.
-        given_ends: the highest offset (exclusive) that segments first named under that leader
-            epoch reach to, deleted ones included: offsets below it were given by its lineage.
-        last_unclean_epoch: the leader epoch of the last unclean election, -1 if none is known: the
-            highest that records not below the fence carried.
-        highest_epoch: the highest leader epoch of any owner's pair that was read, also of refused
-            records; -1 if none.
-        segments: ascending by start offset.
+        log_starts: The highest log start offset in records of that leader epoch (an owner adds it
+            after `carry`).
+        given_ends: The highest end (exclusive) of the segments that were first named under that
+            leader epoch, deleted ones included. All offsets below it were assigned by that epoch's
+            lineage.
+        last_unclean_epoch: Leader epoch of the last unclean election, -1 if none is known: the
+            highest one in records that were not below the fence.
+        highest_epoch: The highest leader epoch in the fence of any record that was read, refused
+            ones included; -1 if none.
+        segments: Ascending by start offset.
     """
 
     log_starts: Mapping[int, int]
@@ -116,16 +120,16 @@ class PartitionHistory:
 
 
 class MetadataError(TidemarkError):
-    """A metadata write did not come about."""
+    """A metadata write failed."""
 
 
 class MetadataRefusedError(MetadataError):
-    """The record was read back and refused: it changed nothing.
+    """The record was read back and refused, by the state table or by a higher fence.
 
-    By the state table, or by a higher fence.
+    It changed nothing.
 
     Attributes:
-        fence: the higher one that was read, None where the state table refused.
+        fence: The higher fence that was read, None where the state table refused.
     """
 
     def __init__(self, message: str, fence: Fence | None = None) -> None:
@@ -134,7 +138,7 @@ class MetadataRefusedError(MetadataError):
 
 
 class MetadataWriteTimeoutError(MetadataError):
-    """Nobody knows whether the record is, or will be, in the topic: the ownership ends here."""
+    """The record may be in the topic, now or later; the ownership ends with this error."""
 
 
 class MetadataNotReadyError(MetadataError):
@@ -143,13 +147,15 @@ class MetadataNotReadyError(MetadataError):
 
 @dataclass(frozen=True, slots=True)
 class PartitionDeletion:
-    """What the remover must know of a user partition.
+    """State of the deletion of a user partition, as the remover needs it.
 
     Attributes:
-        metadata_offset: the highest offset in `__cluster_metadata` at which a writer saw the
-            topic, -1 if none.
-        state: how far its deletion is, None while nobody marked it.
-        marked_seen_ms: when this broker first read the mark (wall clock).
+        partition: The user partition.
+        metadata_offset: The highest offset in `__cluster_metadata` at which a writer saw the topic,
+            -1 if none.
+        state: Progress of the deletion, None before a record marks it.
+        marked_seen_ms: Time at which this broker first read the mark, by its wall clock in ms since
+            1970; None before.
     """
 
     partition: TopicIdPartition
@@ -159,22 +165,24 @@ class PartitionDeletion:
 
 
 class RemoteLogMetadataManager(ABC):
-    """The metadata manager as the RemoteLogManager sees it: a plugin is a subclass.
+    """The metadata manager as used by the RemoteLogManager: the base class of every such plugin.
 
-    Thread-safe. Look-ups never wait for a network, and raise MetadataNotReadyError where what is
-    cached may be too old to answer. What is not abstract may be omitted: health names what is off
-    then (`features_off`).
+    All methods may be called from any thread at any time after `configure`. Look-ups never wait for
+    the network. They raise MetadataNotReadyError where the cached state may be too old to answer.
+    Methods that are not abstract may be left out; health then names the features that are off
+    (`features_off`).
     """
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the settings under `rlmm.config.` (prefix removed).
+        """Accept the settings under `rlmm.config.` (prefix removed).
 
-        With them come `node.id`, `cluster.id`, `log.dir` and `bootstrap.servers` of the named
-        listener.
+        Called once, before any look-up or write. `node.id`, `cluster.id`, `log.dir` and
+        `bootstrap.servers` of the named listener are among the settings.
 
         Raises:
-            ValueError: a setting is wrong; the message names key, value and what is allowed.
+            ValueError: A setting is wrong; the message names the key, its value and the allowed
+                values.
         """
 
     @abstractmethod
@@ -185,20 +193,28 @@ class RemoteLogMetadataManager(ABC):
         metadata_offset: int = -1,
         unclean_epoch: int = -1,
     ) -> "Future[None]":
-        """Become the writer of `partition`: catch up, write the barrier, done when it is read back.
+        """Become the writer of `partition`: catch up, then write the barrier.
 
-        Called again with a higher fence after a time-out, and by the manager's own doing never.
-        Fails with MetadataRefusedError when a higher fence is already there, or when the topic lost
-        records since this one wrote its first.
+        The future completes once the barrier is read back. It fails with MetadataRefusedError when
+        a higher fence is already there, or when the topic lost records since the first record under
+        this fence. After a time-out the caller calls again with a higher fence; the manager never
+        repeats it by itself.
 
-        Every record of this owner, the barrier included, carries the highest unclean epoch that is
-        known: `unclean_epoch` (of the unclean election that the cluster metadata name, else -1) or
-        what accepted records carry. None carries a log start before `carry`.
+        Args:
+            partition: The user partition, which this broker leads.
+            fence: Carried by every record of this owner.
+            metadata_offset: Offset in `__cluster_metadata` of the image in which the topic was
+                seen, -1 if unknown.
+            unclean_epoch: Leader epoch of the unclean election in the cluster metadata, else -1.
+                Every record of this owner, the barrier included, carries this one or the one of
+                accepted records, whichever is higher.
+
+        No record carries a log start offset before `carry` was called.
         """
 
     @abstractmethod
     def follow(self, partition: TopicIdPartition) -> "Future[None]":
-        """Read along without writing; done when caught up to the end seen at the call."""
+        """Read along without writing; completes at the end of the topic as seen at the call."""
 
     @abstractmethod
     def release(self, partition: TopicIdPartition) -> None:
@@ -206,7 +222,7 @@ class RemoteLogMetadataManager(ABC):
 
     @abstractmethod
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """True once `own` or `follow` completed and nothing put the cache in doubt since."""
+        """True once `own` or `follow` has completed, until the cached state may be too old."""
 
     @abstractmethod
     def add(
@@ -214,16 +230,20 @@ class RemoteLogMetadataManager(ABC):
     ) -> "Future[None]":
         """Write COPY_SEGMENT_STARTED of a new id.
 
-        `metadata_offset`: of the image the writer saw the topic in.
+        Args:
+            metadata: The segment, with an id that was never used.
+            fence: Of the present ownership.
+            metadata_offset: Offset in `__cluster_metadata` of the image in which the writer saw the
+                topic.
         """
 
     @abstractmethod
     def update(self, update: SegmentUpdate, fence: Fence, metadata_offset: int) -> "Future[None]":
-        """Write a later state of a known id."""
+        """Write a later state of a known id; arguments as of `add`."""
 
     @abstractmethod
     def segment(self, id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
-        """The segment as known now; None for unknown and for DELETE_SEGMENT_FINISHED."""
+        """The segment in its present state; None if unknown or in DELETE_SEGMENT_FINISHED."""
 
     @abstractmethod
     def segment_for(
@@ -231,71 +251,80 @@ class RemoteLogMetadataManager(ABC):
     ) -> RemoteLogSegmentMetadata | None:
         """The COPY_SEGMENT_FINISHED segment that holds (epoch, offset), or None.
 
-        Never one of another lineage.
+        A segment of another lineage is never returned.
         """
 
     @abstractmethod
     def next_segment(
         self, partition: TopicIdPartition, epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        """The next FINISHED segment that holds records of `epoch`.
+        """The next COPY_SEGMENT_FINISHED segment with records of `epoch`, or None.
 
-        Next: with the smallest start at or above `offset`.
+        Next: with the smallest start offset at or above `offset`.
         """
 
     @abstractmethod
     def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: int) -> int | None:
-        """The largest offset (inclusive) of `epoch` in FINISHED segments, or None."""
+        """The largest offset (inclusive) of `epoch` in COPY_SEGMENT_FINISHED segments, or None."""
 
     @abstractmethod
     def list_segments(
         self, partition: TopicIdPartition, epoch: int | None = None
     ) -> Iterator[RemoteLogSegmentMetadata]:
-        """Segments in every state but DELETE_SEGMENT_FINISHED; of one epoch or all.
+        """Segments in every state but DELETE_SEGMENT_FINISHED, ascending by start offset.
 
-        Ascending by start offset.
+        With `epoch`, only those that hold records of that leader epoch.
         """
 
     @abstractmethod
     def finished_order(self, id: RemoteLogSegmentId) -> int | None:
-        """Where in the topic the id first became FINISHED, to tell earlier from later.
+        """Position in the topic at which the id first became COPY_SEGMENT_FINISHED, None before.
 
-        The first counts; a barrier that repeats it does not.
+        Positions are for comparison only. A repetition by a barrier does not count.
         """
 
     @abstractmethod
     def started_seen_ms(self, id: RemoteLogSegmentId) -> int | None:
-        """When this cache first saw STARTED of the id (wall clock, kept over restarts)."""
+        """Time at which this cache first saw COPY_SEGMENT_STARTED of the id, None before.
+
+        By the wall clock, in ms since 1970; kept over restarts.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """Stop clients and close the store; called once."""
+        """Stop clients and close the store; called once, as the last call."""
 
     # -- may be omitted
 
     def carry(self, partition: TopicIdPartition, fence: Fence, log_start: int) -> None:
-        """Let each record of this owner carry its log start from here on.
+        """Carry `log_start` in each further record of this owner.
 
-        Called by an owner that has settled, and after each rise of the log start, once that is
-        checkpointed. A call under another pair than the owner's does nothing.
+        Called once the owner has taken over, and after each rise of the log start offset, when that
+        is checkpointed. A call under another fence than the owner's does nothing.
+
+        Args:
+            partition: The owned partition.
+            fence: Of the ownership.
+            log_start: First offset of the log, inclusive.
         """
 
     def history(self, partition: TopicIdPartition) -> PartitionHistory | None:
-        """What is known beyond the segments' states; None: this manager keeps no history.
+        """Facts beyond the states of the segments; None: this manager keeps no history.
 
-        Without history nothing is proved by it: no log start is taken from records, no chain is
-        rebuilt from segments, and a lost log end is not noticed here.
+        Without history the RemoteLogManager takes no log start offset from records, rebuilds no
+        epoch chain from segments, and does not notice a lost log end.
 
         Raises:
-            MetadataNotReadyError: `is_ready` is False; only what an owner reads after its barrier
-                was read back may be validated by.
+            MetadataNotReadyError: `is_ready` is False. Only an owner whose barrier was read back
+                may validate its log by this.
         """
         return None
 
     def catch_up(self, partition: TopicIdPartition) -> "Future[None]":
-        """Done when all is read that the topic held for an owned or followed partition at the call.
+        """Completes once the records that the topic holds at the call are read.
 
-        Fails with MetadataNotReadyError where it is neither, or is no longer.
+        Fails with MetadataNotReadyError where the partition is neither owned nor followed, or no
+        longer.
         """
         done: Future[None] = Future()
         if self.is_ready(partition):
@@ -307,28 +336,30 @@ class RemoteLogMetadataManager(ABC):
     def on_lost_records(self, listener: Callable[[TopicIdPartition], None]) -> None:
         """Call `listener` for each owned or followed partition of which the topic lost records.
 
-        What was known of it may never have been true: whoever told others something by it takes
-        that back. An ownership has ended by it. Called from any thread; it must not wait.
+        The ownership has ended by then. State that was read before may be false, so a caller
+        withdraws reports that it made from it. `listener` is called from any thread and must not
+        wait.
         """
 
     def check(self, configs: Mapping[str, str]) -> None:
-        """Look at the settings of a later `configure` without using them.
+        """Check the settings of a later `configure` without using them.
 
-        Those by which its clients reach the broker are not there yet.
+        The settings by which the manager's clients reach the broker are not among them yet.
 
         Raises:
-            ValueError: a setting is wrong; the message names key, value and what is allowed.
+            ValueError: A setting is wrong; the message names the key, its value and the allowed
+                values.
         """
 
     def use_clock(self, clock: Clock) -> None:
-        """Go by this clock, which a test may move; called before `configure`."""
+        """Take the time from `clock`, which a test may move; called before `configure`."""
 
     def aborting_segments(
         self, partition: TopicIdPartition, offset: int
     ) -> Iterator[RemoteLogSegmentMetadata]:
-        """FINISHED segments that reach up to `offset` or above and have a transaction index.
+        """COPY_SEGMENT_FINISHED segments with a transaction index that end at or above `offset`.
 
-        Ascending by start offset. Those whose record says that the index is empty are excluded.
+        Ascending by start offset. Segments whose record says that the index is empty are left out.
         This default walks all segments.
         """
         return (
@@ -340,18 +371,18 @@ class RemoteLogMetadataManager(ABC):
         )
 
     def lead(self, metadata_partitions: Iterable[int] | None) -> None:
-        """Say which partitions of the metadata topic this broker leads; None: all of them.
+        """Set the partitions of the metadata topic that this broker leads; None: all of them.
 
-        They are read, so that the remover finds deleted topics in them. This, `counts`,
-        `unreadable` and `failure` are called from any thread and never wait.
+        The manager reads them, so that the remover finds deleted topics in them. This method,
+        `counts`, `unreadable` and `failure` are called from any thread and never wait.
         """
 
     def counts(self) -> Mapping[str, int]:
-        """Records read since the start, by what became of them, for metrics."""
+        """Counts of records read since the start, by outcome, for metrics."""
         return {}
 
     def unreadable(self) -> Sequence[HealthText]:
-        """Why metadata partitions cannot be read or reached, a line for each, with the remedy."""
+        """One health text for each metadata partition that cannot be read or reached."""
         return ()
 
     def failure(self) -> str | None:
@@ -367,31 +398,32 @@ class RemovesDeletedTopics(RemoteLogMetadataManager):
 
     @abstractmethod
     def led_partitions(self) -> list[PartitionDeletion]:
-        """User partitions that this broker may validate, but those whose deletion is complete.
+        """The user partitions whose deletion this broker may decide, completed deletions excluded.
 
-        Their records lie in metadata partitions that it leads and has consumed to their end.
+        Their records are in metadata partitions that this broker leads and has read to their end.
         """
 
     @abstractmethod
     def finished_partitions(self, topic_ids: frozenset[bytes]) -> list[PartitionDeletion]:
-        """As `led_partitions`, of these topics those whose deletion is complete: mostly none.
+        """The partitions of these topics whose deletion is complete: mostly none.
 
-        Asked with the ids of all topics that exist, again and again.
+        From the same metadata partitions as `led_partitions`. Called regularly with the ids of all
+        existing topics.
         """
 
     @abstractmethod
     def leads_all(self) -> bool:
-        """Whether `led_partitions` are of all that records ever named, wherever they lie."""
+        """Whether `led_partitions` covers the whole metadata topic."""
 
     @abstractmethod
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
-        """The same of one user partition; None if no record named it."""
+        """The deletion state of one user partition; None if no record names it."""
 
     @abstractmethod
     def put_partition_delete(
         self, partition: TopicIdPartition, state: PartitionDeleteState
     ) -> "Future[None]":
-        """Write a partition delete record; futures end as those of `update`."""
+        """Write a partition delete record; the future completes and fails as that of `update`."""
 
 
 FEATURES: Mapping[str, str] = {
@@ -403,11 +435,11 @@ FEATURES: Mapping[str, str] = {
     "unreadable": "health does not name what it cannot read",
     "failure": "its end is not noticed, and the tier is not started again",
 }
-"""What is off without a method that may be omitted. Without those not named here nothing is."""
+"""By method that may be left out: what is off without it. Other methods leave nothing off."""
 
 
 def features_off(manager: RemoteLogMetadataManager) -> list[str]:
-    """What does not work with this manager, for health."""
+    """The features that are off with this manager, for health."""
     off = [
         f"{name}: {text}"
         for name, text in FEATURES.items()

@@ -1,14 +1,15 @@
-"""What a new owner writes first: from its place on, readers refuse older writers.
+"""The first records of a new owner: from their place on, readers refuse older writers.
 
-A barrier changes no state: it repeats the newest live segment's, in the form that Kafka's own
-readers take too. Where that is STARTED the record says that it is a barrier's: the segment may be
-forgotten by the time it lands, and is not named again then (model finding F2). Where there is no
-live segment, a new id that is never copied goes through its whole life at once. Without the second
+A barrier changes no state. It repeats the state of the newest live segment, in a form that Kafka's
+own readers accept too. If that state is STARTED, the record is marked as a barrier: the segment may
+be forgotten when the record lands, and must not be named again then (model finding F2). Without a
+live segment, a new id that is never copied passes through all states at once. Without this second
 form, an old writer's STARTED and FINISHED could land after the new owner's validation (model story
 B2).
 
-It carries no log start: only an owner that has settled knows one. Repeated under the new pair, the
-log start of a lineage that was given up would look like the new owner's (model story H2).
+A barrier carries no log start offset: only an owner that has settled has one. Repeated under the
+new fence, the log start offset of an abandoned lineage would look like the new owner's (model story
+H2).
 """
 
 from collections.abc import Iterable
@@ -21,7 +22,7 @@ from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, Se
 
 
 def newest_of(live: Iterable[RemoteLogSegmentMetadata]) -> RemoteLogSegmentMetadata | None:
-    """The segment that a barrier repeats: of the highest end offset, of several the highest id."""
+    """The segment that a barrier repeats: the highest end offset, of several the highest id."""
     return max(live, key=lambda segment: (segment.end_offset, segment.id.id), default=None)
 
 
@@ -39,14 +40,14 @@ def barrier(
     """The records of a barrier, to be written in this order.
 
     Args:
-        partition: whose writer is changing.
+        partition: The user partition.
         newest: `newest_of` its segments in any state but DELETE_SEGMENT_FINISHED, as far as read.
-        fence: the new owner's pair.
+        fence: The new owner's.
         new_id: 16 bytes never used for a segment, for a partition without live segments.
-        broker_id: the new owner.
-        now_ms: wall clock.
-        metadata_offset: of the image the new owner saw the topic in, -1 if unknown.
-        unclean_epoch: of the last unclean election that is known, -1 if none.
+        broker_id: The new owner's.
+        now_ms: Wall clock.
+        metadata_offset: Of the image in which the new owner saw the topic, -1 if unknown.
+        unclean_epoch: Of the last unclean election that is known, -1 if none.
     """
     stamp = Stamp(fence, metadata_offset, unclean_epoch=unclean_epoch)
     if newest is None:

@@ -1,6 +1,6 @@
-"""What one record of `__remote_log_metadata` says, as values.
+"""The contents of one record of `__remote_log_metadata`, as values.
 
-How it is written is in `records.py`.
+`records.py` has the encoding.
 """
 
 from dataclasses import dataclass
@@ -12,15 +12,14 @@ from rsm_plugins.segment import RemoteLogSegmentMetadata
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What our writers add to Kafka's records, in tagged fields.
+    """Our additions to Kafka's records, in tagged fields.
 
     Attributes:
-        fence: who wrote; the lowest where a record has none (written by Kafka).
-        metadata_offset: offset in `__cluster_metadata` at which the writer saw the topic, -1 if
+        fence: Of the writer; the lowest where a record has none (written by Kafka).
+        metadata_offset: Offset in `__cluster_metadata` at which the writer saw the topic, -1 if
             unknown.
-        log_start: of a settled owner's log, as it is checkpointed; -1 if not carried.
-        unclean_epoch: leader epoch of the last unclean election that the writer knew of, -1 if
-            none.
+        log_start: Checkpointed log start offset of an owner that has settled; -1 if not carried.
+        unclean_epoch: Leader epoch of the last unclean election known to the writer, -1 if none.
     """
 
     fence: Fence = LOWEST_FENCE
@@ -34,10 +33,10 @@ NO_STAMP = Stamp()
 
 @dataclass(frozen=True, slots=True)
 class SegmentAdded:
-    """A full record (key 0): a copy begins, or a barrier repeats that it did.
+    """A full record (key 0): a copy begins, or a barrier repeats its beginning.
 
     Attributes:
-        is_barrier: it repeats a segment that was named before, and names none again.
+        is_barrier: Repeats a segment that was named before, and does not name it again.
     """
 
     metadata: RemoteLogSegmentMetadata
@@ -51,13 +50,13 @@ class SegmentAdded:
 
     @property
     def broker_id(self) -> int:
-        """Who wrote it."""
+        """The broker that wrote it."""
         return self.metadata.broker_id
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentUpdated:
-    """An update record (key 1): a known segment continues to a later state."""
+    """An update record (key 1): a later state of a known segment."""
 
     update: SegmentUpdate
     stamp: Stamp = NO_STAMP
@@ -69,13 +68,13 @@ class SegmentUpdated:
 
     @property
     def broker_id(self) -> int:
-        """Who wrote it."""
+        """The broker that wrote it."""
         return self.update.broker_id
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDeleted:
-    """A partition delete record (key 2): one step of a deleted partition's end."""
+    """A partition delete record (key 2): one step of the deletion of a partition's remote data."""
 
     topic_id_partition: TopicIdPartition
     state: PartitionDeleteState

@@ -1,8 +1,8 @@
-"""Runs records through the state tables on top of a store, and collects what they change.
+"""Applies the state tables to records on top of a store, and collects the changes.
 
-One fold takes a stretch of one metadata partition: it validates record after record, sees its own
-earlier effects, and leaves the writing to whoever made it. So a stretch is written at once,
-together with its position.
+One fold handles consecutive records of one metadata partition. It validates record after record,
+sees its own earlier effects, and leaves the write to its caller. So the changes are written at
+once, together with the position.
 """
 
 from rlmm.api import SegmentUpdate
@@ -12,7 +12,7 @@ from rlmm.store import Changes, MetadataStore, PartitionKey, SegmentChange, part
 
 
 class Fold:
-    """Validates a stretch of records of one metadata partition."""
+    """Validates consecutive records of one metadata partition."""
 
     def __init__(self, store: MetadataStore, metadata_partition: int) -> None:
         self._store = store
@@ -20,12 +20,12 @@ class Fold:
         self.changes = Changes()
 
     def take(self, event: MetadataEvent, *, order: int, seen_ms: int) -> Verdict:
-        """Validate the next record and remember its effect.
+        """Validate the next record and collect its effect.
 
         Args:
-            event: what it says.
-            order: its offset in the metadata partition.
-            seen_ms: wall clock now.
+            event: Its contents.
+            order: Its offset in the metadata partition.
+            seen_ms: Wall clock now.
         """
         partition = event.topic_id_partition
         key = partition_key(partition)

@@ -1,21 +1,18 @@
-"""Which state may follow which, and whose word counts.
+"""State transitions of segments and partitions, and the validation of records.
 
-How every reader validates every record alike.
-
-The topic's order is the truth. Each reader folds `apply` over the records of a user partition, in
-the topic's order, so all readers know the same segments in the same states. Four rules, all needed
+The topic's order is the truth. Each reader folds `apply` over the records of a user partition in
+that order, so all readers have the same segments in the same states. Four rules are all needed
 (docs/tiering.md):
 
-* the fence: a record of a lower pair than the highest read so far changes nothing. A record's pair
-  raises the fence also where its transition is refused;
-* the tables: a transition that they do not allow changes nothing;
-* what was validated: DELETE_SEGMENT_STARTED of a segment that its writer saw in
-  COPY_SEGMENT_STARTED changes nothing once that is finished;
-* barriers name no segment: STARTED that a barrier repeats of an id which is forgotten by then
-  changes nothing.
+* The fence. A record below the highest fence read so far changes nothing. A record raises the fence
+  also where its transition is refused.
+* The tables. A transition that they do not allow changes nothing.
+* The validated state. DELETE_SEGMENT_STARTED of a segment that its writer saw in
+  COPY_SEGMENT_STARTED changes nothing once the segment is finished.
+* Barriers name no segment. A barrier's STARTED of an id that is forgotten changes nothing.
 
-Pure. Invariant: `PartitionFacts.live_count` is the number of entries of the partition.
-Source: KIP-405 (State transitions, Topic deletion lifecycle); the fence is ours.
+Pure. Invariant: `PartitionFacts.live_count` is the number of entries of the partition. Source:
+KIP-405 (State transitions, Topic deletion lifecycle); the fence is ours.
 """
 
 from collections.abc import Iterable
@@ -90,7 +87,7 @@ _CLOSED_TO = {SegmentState.COPY_SEGMENT_STARTED, SegmentState.COPY_SEGMENT_FINIS
 def changed(value: T, **changes: Any) -> T:
     """A copy of a frozen dataclass with slots and without `__post_init__`, some fields changed.
 
-    Two thirds of the time of `dataclasses.replace`. Any: a field's type is its own.
+    Takes two thirds of the time of `dataclasses.replace`. Any: each field has its own type.
     """
     cls = type(value)
     made = _new(cls)
@@ -100,7 +97,7 @@ def changed(value: T, **changes: Any) -> T:
 
 
 class Verdict(Enum):
-    """What became of a record."""
+    """Outcome of a record."""
 
     ACCEPTED = "accepted"
     FENCED = "fenced"
@@ -112,19 +109,19 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """What is known of a user partition besides its segments.
+    """Facts about a user partition, besides its segments.
 
     Attributes:
-        topic_id_partition: which one.
-        fence: the highest pair read.
-        metadata_offset: the highest offset in `__cluster_metadata` at which a writer saw the
-            topic, -1 if none.
-        delete_state: how far its deletion is, None while the topic lives. Kept for ever: a late
+        topic_id_partition: The user partition.
+        fence: The highest fence read.
+        metadata_offset: The highest offset in `__cluster_metadata` at which a writer saw the topic,
+            -1 if none.
+        delete_state: Progress of its deletion, None while the topic exists. Never dropped: a late
             record of a deleted partition must still be refused.
-        marked_seen_ms: when this reader first read DELETE_PARTITION_MARKED (wall clock).
-        live_count: segments in any state but DELETE_SEGMENT_FINISHED.
-        highest_epoch, log_starts, given_ends, unclean_epoch: see PartitionHistory. The remover's
-            pair is no owner's.
+        marked_seen_ms: Time at which this reader first read DELETE_PARTITION_MARKED (wall clock).
+        live_count: Segments in any state but DELETE_SEGMENT_FINISHED.
+        highest_epoch, log_starts, given_ends, unclean_epoch: As in PartitionHistory. The remover's
+            fence is no owner's.
     """
 
     topic_id_partition: TopicIdPartition
@@ -140,10 +137,10 @@ class PartitionFacts:
 
 
 def raised(known: OffsetsByEpoch, epoch: int, offset: int) -> OffsetsByEpoch:
-    """Take over that `epoch` has at least `offset`.
+    """Add that `epoch` has at least `offset`.
 
-    What is said for an epoch holds in each rule for the epochs below it too: entries that lie
-    below a later epoch's are excluded.
+    In each rule, a value of an epoch holds for lower epochs too. So entries with a lower value than
+    a later epoch's are dropped.
     """
     if len(known) == 1 and known[0][0] == epoch:  # nearly always
         return known if known[0][1] >= offset else ((epoch, offset),)
@@ -162,15 +159,15 @@ def deletion_of(facts: PartitionFacts) -> PartitionDeletion:
 
 @dataclass(frozen=True, slots=True)
 class SegmentEntry:
-    """A live segment as a reader knows it.
+    """A live segment, as this reader has it.
 
     Attributes:
-        metadata: its present state.
-        started_seen_ms: when this reader first read STARTED of it (wall clock).
-        finished_order: offset in the metadata topic of its first accepted FINISHED; None before. A
+        metadata: Its present state.
+        started_seen_ms: Time at which this reader first read its STARTED (wall clock).
+        finished_order: Offset in the metadata topic of its first accepted FINISHED; None before. A
             barrier that repeats FINISHED does not change it.
-        named_under: the pair of its first accepted STARTED.
-        finished_under: the pair of its first accepted FINISHED; None before.
+        named_under: Fence of its first accepted STARTED.
+        finished_under: Fence of its first accepted FINISHED; None before.
     """
 
     metadata: RemoteLogSegmentMetadata
@@ -181,7 +178,7 @@ class SegmentEntry:
 
 
 def history_of(facts: PartitionFacts, entries: Iterable[SegmentEntry]) -> PartitionHistory:
-    """What an owner validates by; the entries come ascending by start offset."""
+    """The input of an owner's validation; `entries` ascend by start offset."""
     return PartitionHistory(
         MappingProxyType(dict(facts.log_starts)),
         MappingProxyType(dict(facts.given_ends)),
@@ -197,9 +194,9 @@ def history_of(facts: PartitionFacts, entries: Iterable[SegmentEntry]) -> Partit
 
 
 class Applied(NamedTuple):
-    """A record's effect: the new facts, and the segment it names.
+    """A record's effect: the new facts, and the segment that it names.
 
-    `entry` is None where that is not live, or no segment was named.
+    `entry` is None where the segment is not live, or none was named.
     """
 
     verdict: Verdict
@@ -218,23 +215,24 @@ def apply(
     """Validate one record at its place in the topic.
 
     Args:
-        facts: of the record's user partition, `PartitionFacts(partition)` where nothing was known.
-        entry: of the segment that the record names; None for an unknown id and for partition
+        facts: Of the record's user partition, `PartitionFacts(partition)` if there were none.
+        entry: Of the segment that the record names; None for an unknown id and for partition
             records.
-        event: the record.
-        order: its offset in the metadata partition.
-        seen_ms: wall clock at the reading.
+        event: The record.
+        order: Its offset in the metadata partition.
+        seen_ms: Wall clock at the reading.
 
     Returns:
-        What is true after it. A refused record leaves the entry alone, and of the facts all but
-        fence, metadata offset, highest epoch and, if it is not below the fence, unclean election.
+        The facts and the entry after the record. A refused record changes no entry. Of the facts it
+            may change fence, metadata offset, highest epoch and, if it is not below the fence, the
+            unclean election.
     """
     fence = event.stamp.fence
     seen = _seen(facts, event.stamp)
     if fence is not facts.fence and fence < facts.fence:
         return Applied(Verdict.FENCED, seen, entry)
     # Also where the transition is refused: a barrier that is stale when it lands (model story B1)
-    # makes its writer an owner all the same, and its election may be told nowhere else.
+    # still makes its writer an owner, and perhaps no other record carries its election.
     if event.stamp.unclean_epoch > facts.unclean_epoch:
         seen = changed(seen, unclean_epoch=event.stamp.unclean_epoch)
     applied = _validate(seen, entry, event, order=order, seen_ms=seen_ms)
@@ -248,7 +246,7 @@ def apply(
 
 
 def _seen(facts: PartitionFacts, stamp: Stamp) -> PartitionFacts:
-    """The facts after a look at a record's stamp: mostly as they were."""
+    """The facts after a record's stamp: mostly unchanged."""
     fence = stamp.fence
     if (
         (fence is facts.fence or fence == facts.fence)
@@ -299,7 +297,8 @@ def _add(
     if entry is not None:
         return Applied(Verdict.ACCEPTED, facts, replace(entry, metadata=event.metadata))
     if event.is_barrier:
-        # Forgotten by now. Named again, its offsets would look as given under the new pair (F2).
+        # The segment is forgotten. Named again, its offsets would look assigned under the new fence
+        # (F2).
         return Applied(Verdict.UNKNOWN_SEGMENT, facts, None)
     fence, ends = event.stamp.fence, facts.given_ends
     if event.metadata.segment_size_bytes > 0:  # else a barrier's own id: it names no offsets
@@ -319,7 +318,7 @@ def _update(
         return Applied(Verdict.UNKNOWN_SEGMENT, facts, None)
     if (
         update.state
-        is SegmentState.COPY_SEGMENT_STARTED  # only a full record may say so, as in Kafka
+        is SegmentState.COPY_SEGMENT_STARTED  # only a full record may set it, as in Kafka
         or update.state not in SEGMENT_TRANSITIONS[entry.metadata.state]
         or _was_validated_before_it_was_finished(update, entry)
     ):
@@ -334,8 +333,8 @@ def _update(
         state=update.state,
         broker_id=update.broker_id,
         event_timestamp_ms=update.event_timestamp_ms,
-        # DIFFERS: Kafka's reader forgets it where an update does not repeat it; a plugin needs it
-        # to delete
+        # DIFFERS: Kafka's reader drops it if an update does not repeat it; a plugin needs it for
+        # the deletion.
         custom_metadata=entry.metadata.custom_metadata if custom is None else custom,
     )
     if update.state is SegmentState.COPY_SEGMENT_FINISHED and entry.finished_order is None:
@@ -347,9 +346,9 @@ def _update(
 
 
 def _was_validated_before_it_was_finished(update: SegmentUpdate, entry: SegmentEntry) -> bool:
-    """Whether a copy that seemed to be dangling counts by now, and may be the only one left.
+    """Whether a copy that looked dangling is finished by now, and may be the only one left.
 
-    The fence does not refuse its FINISHED where the topic lost the barrier (model finding F5).
+    The fence does not refuse its FINISHED if the topic lost the barrier (model finding F5).
     """
     return (
         update.state is SegmentState.DELETE_SEGMENT_STARTED

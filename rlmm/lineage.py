@@ -1,13 +1,13 @@
-"""Which offsets of which leader epoch lie in which remote segment, and what that says of a log.
+"""Which offsets of which leader epoch are in which remote segment, and what follows for a log.
 
-Every look-up is by (leader epoch, offset) in a chain: the same offset may have been written twice,
-by leaders of which one's records were abandoned, and only the epoch tells them apart. A segment
-counts for the range that its metadata names, not for the records in it (a formerly compacted log
+Every look-up is by (leader epoch, offset) in an epoch chain. The same offset may have been written
+twice, by two leaders of which one's records were abandoned; only the epoch distinguishes them. A
+segment counts for the range in its metadata, not for the records in it (a formerly compacted log
 has holes).
 
 Pure. `first` and `last` are inclusive, `log_end` is exclusive. A chain is ascending; its first
-entry may begin below the log start. `finished` means segments in COPY_SEGMENT_FINISHED and nothing
-else: the caller filters.
+entry may begin below the log start offset. `finished` means segments in COPY_SEGMENT_FINISHED only:
+the caller filters.
 
 Source: KIP-405 (Unclean leader election, scenarios 1-5); docs/tiering.md for coverage and overlap.
 """
@@ -30,9 +30,9 @@ class Span(NamedTuple):
 
 
 class CopiedRun(NamedTuple):
-    """Where the run of copied offsets that begins at the log start ends.
+    """The end of the run of copied offsets that begins at the log start offset.
 
-    `last_offset` is inclusive, `leader_epoch` is the epoch there.
+    `last_offset` is inclusive, `leader_epoch` is its epoch.
     """
 
     last_offset: int
@@ -40,7 +40,7 @@ class CopiedRun(NamedTuple):
 
 
 class Placement(Enum):
-    """How much of a segment lies on a chain."""
+    """How much of a segment is on a chain."""
 
     ON_CHAIN = "on chain"
     PARTLY = "partly"
@@ -48,7 +48,7 @@ class Placement(Enum):
 
 
 def chain_spans(chain: Sequence[EpochEntry], log_end: int) -> list[Span]:
-    """A chain as spans, ascending; epochs without an offset below `log_end` are excluded."""
+    """A chain as spans, ascending; epochs without an offset below `log_end` are left out."""
     if not chain:
         return []
     ends = [entry.start_offset for entry in chain[1:]] + [log_end]
@@ -76,7 +76,7 @@ def epoch_at(chain: Sequence[EpochEntry], offset: int) -> int | None:
 
 
 def holds(segment: RemoteLogSegmentMetadata, epoch: int, offset: int) -> bool:
-    """Whether (epoch, offset) lies in the segment."""
+    """Whether (epoch, offset) is in the segment."""
     return any(
         span.epoch == epoch and span.first <= offset <= span.last for span in segment_spans(segment)
     )
@@ -87,13 +87,13 @@ def parts_on_chain(
 ) -> list[Span]:
     """The parts of the segment that the chain confirms, ascending.
 
-    Only these may be served and counted.
+    Only these parts may be served and counted.
     """
     return parts_in(segment, {span.epoch: span for span in chain_spans(chain, log_end)})
 
 
 def parts_in(segment: RemoteLogSegmentMetadata, own: Mapping[int, Span]) -> list[Span]:
-    """As `parts_on_chain`, with the chain's spans by epoch: for many segments of one chain."""
+    """The parts of the segment within the chain's spans by epoch: for many segments of a chain."""
     parts = []
     for span in segment_spans(segment):
         on_chain = own.get(span.epoch)
@@ -107,7 +107,7 @@ def parts_in(segment: RemoteLogSegmentMetadata, own: Mapping[int, Span]) -> list
 def placement(
     segment: RemoteLogSegmentMetadata, chain: Sequence[EpochEntry], log_end: int
 ) -> Placement:
-    """Say whether all, some or none of the segment's (epoch, offset) are on the chain."""
+    """Whether all, some or none of the segment's (epoch, offset) are on the chain."""
     parts = parts_on_chain(segment, chain, log_end)
     if not parts:
         return Placement.OFF_CHAIN
@@ -117,11 +117,8 @@ def placement(
 def ends_on(segment: RemoteLogSegmentMetadata, own: Mapping[int, Span]) -> bool:
     """Whether the segment's last (epoch, offset) is on the chain: then all of it is.
 
-    Two logs with the same record at an offset have the same records before it.
-
-    Args:
-        segment: any.
-        own: the chain's spans, by epoch.
+    Two logs with the same record at an offset have the same records before it. `own` holds the
+    chain's spans, by epoch.
     """
     last = segment.end_offset
     for entry in reversed(segment.leader_epochs):
@@ -142,12 +139,12 @@ class Coverage:
             self.add(segment)
 
     def add(self, segment: RemoteLogSegmentMetadata) -> None:
-        """Put in all (epoch, offset) of a segment."""
+        """Add all (epoch, offset) of a segment."""
         for span in segment_spans(segment):
             self.add_span(span)
 
     def add_span(self, span: Span) -> None:
-        """Put in a span; neighbours that touch are joined."""
+        """Add a span; adjacent intervals are joined."""
         firsts, lasts = self._by_epoch.setdefault(span.epoch, ([], []))
         low = bisect_left(lasts, span.first - 1)
         high = bisect_right(firsts, span.last + 1)
@@ -160,18 +157,18 @@ class Coverage:
     def end_of_run(self, epoch: int, first: int) -> int:
         """The last offset (inclusive) of the run of `epoch` that begins at `first`.
 
-        `first - 1` where that is not in.
+        `first - 1` if `first` is not in the set.
         """
         firsts, lasts = self._by_epoch.get(epoch, ([], []))
         index = bisect_right(firsts, first) - 1
         return lasts[index] if index >= 0 and lasts[index] >= first else first - 1
 
     def has_span(self, span: Span) -> bool:
-        """Whether every offset of the span is in."""
+        """Whether every offset of the span is in the set."""
         return self.end_of_run(span.epoch, span.first) >= span.last
 
     def count_in(self, span: Span) -> int:
-        """How many offsets of the span are in."""
+        """Number of offsets of the span in the set."""
         firsts, lasts = self._by_epoch.get(span.epoch, ([], []))
         low, high = bisect_left(lasts, span.first), bisect_right(firsts, span.last)
         return sum(
@@ -180,7 +177,7 @@ class Coverage:
         )
 
     def first_in(self, span: Span) -> int | None:
-        """The smallest offset of the span that is in, or None."""
+        """The smallest offset of the span in the set, or None."""
         firsts, lasts = self._by_epoch.get(span.epoch, ([], []))
         index = bisect_left(lasts, span.first)
         if index == len(lasts) or firsts[index] > span.last:
@@ -191,12 +188,12 @@ class Coverage:
 def copied_through(
     finished: Coverage, chain: Sequence[EpochEntry], log_start: int, log_end: int
 ) -> CopiedRun | None:
-    """Say how far, from the log start on, everything lies in finished segments of this chain.
+    """The end of the run from the log start offset on in finished segments of this chain.
 
     A run, not a maximum: offsets behind a hole are not safe to expire locally (model story B4).
 
     Returns:
-        Its end, or None where already the log start is not covered.
+        The end of the run, or None if the log start offset itself is not covered.
     """
     run: CopiedRun | None = None
     for span in chain_spans(chain, log_end):
@@ -214,7 +211,7 @@ def copied_through(
 
 
 def is_covered(finished: Coverage, chain: Sequence[EpochEntry], first: int, last: int) -> bool:
-    """Whether each (epoch on the chain, offset) of `[first, last]` lies in finished segments."""
+    """Whether each (epoch on the chain, offset) of `[first, last]` is in finished segments."""
     at = first
     for span in chain_spans(chain, last + 1):
         if span.last < first:
@@ -227,9 +224,9 @@ def is_covered(finished: Coverage, chain: Sequence[EpochEntry], first: int, last
 
 
 def remote_start(finished: Coverage, chain: Sequence[EpochEntry], log_end: int) -> int | None:
-    """The smallest offset on the chain that lies in a finished segment.
+    """The smallest offset on the chain that is in a finished segment.
 
-    None where no segment touches the chain.
+    None if no segment touches the chain.
     """
     for span in chain_spans(chain, log_end):
         first = finished.first_in(span)
@@ -241,18 +238,16 @@ def remote_start(finished: Coverage, chain: Sequence[EpochEntry], log_end: int) 
 def superseded(
     finished_in_order: Iterable[RemoteLogSegmentMetadata],
 ) -> list[RemoteLogSegmentMetadata]:
-    """The segments that the overlap rule gives up.
+    """The segments that the overlap rule removes: all they hold is in segments finished earlier.
 
-    All they hold lies in segments that were finished earlier.
-
-    All leaders choose the same, because the order is that of the metadata topic. Pairs of (epoch,
-    offset) are
-    compared, not offsets: another lineage's copy of the same offsets is no copy (model story B7).
+    All leaders choose the same ones, because the order is that of the metadata topic. (epoch,
+    offset) are compared, not offsets: another lineage's copy of the same offsets is no copy (model
+    story B7).
 
     Args:
-        finished_in_order: segments that are FINISHED now and count as copies on the own chain, by
-            their `finished_order`. A leader with a lower high watermark counts fewer of them, and
-            so gives up none that another one keeps.
+        finished_in_order: Segments that are FINISHED now and count as copies on the leader's chain,
+            by their `finished_order`. A leader with a lower high watermark counts fewer of them,
+            and so removes none that another one keeps.
     """
     earlier = Coverage()
     given_up = []

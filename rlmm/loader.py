@@ -16,14 +16,14 @@ JAVA_COUNTERPARTS: Mapping[str, str] = {
 
 
 def load_metadata_manager(class_name: str) -> RemoteLogMetadataManager:
-    """Make an instance, not yet configured, of the metadata manager of that name.
+    """Make an instance, not yet configured, of the named metadata manager.
 
     Args:
-        class_name: `package.module:Class`, or Kafka's name of the one on a topic.
+        class_name: `package.module:Class`, or Kafka's name of the manager on a topic.
 
     Raises:
-        ValueError: the name is no class name, cannot be imported, or is no
-            RemoteLogMetadataManager with all methods that one needs, which take what is due.
+        ValueError: The name is no class name, cannot be imported, or is no RemoteLogMetadataManager
+            with all required methods and their parameters.
     """
     found = load_class(_KEY, class_name, JAVA_COUNTERPARTS)
     if not issubclass(found, RemoteLogMetadataManager):
@@ -44,7 +44,7 @@ def load_metadata_manager(class_name: str) -> RemoteLogMetadataManager:
 
 
 def _why_unfit(due: Callable[..., Any], method: Callable[..., Any]) -> str:
-    """What a call with the parameters of the API would meet; empty: it is taken, in each way."""
+    """Why a method does not accept calls of the API; "" if it does, by position and by name."""
     parameters = [*signature(due).parameters.values()][1:]
     names = [one.name for one in parameters]
     required = [one.name for one in parameters if one.default is Parameter.empty]

@@ -1,4 +1,4 @@
-"""A metadata manager without a topic: for tests of whoever uses one.
+"""A metadata manager without a topic: for tests of its callers.
 
 It is also the shortest example of the contract.
 
@@ -42,7 +42,7 @@ _PARTITION_FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong with one write: its outcome is unknown.
+    """A fault of one write: its outcome is unknown to the caller.
 
     `lands`: whether it reaches the topic.
     """
@@ -53,12 +53,12 @@ class Fault:
 class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
     """Keeps all partitions' metadata in this process.
 
-    See RemoteLogMetadataManager and RemovesDeletedTopics for the promises.
+    The promises are those of RemoteLogMetadataManager and RemovesDeletedTopics.
 
     Attributes:
-        log: all records that landed, in order, with what became of each.
-        faults: taken one by one by the next writes (barriers included).
-        ended: what `failure` says.
+        log: All records that landed, in order, with their verdicts.
+        faults: Used up by the next writes, one each (barriers included).
+        ended: Result of `failure`.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
         self._store = MemoryStore()
         self._views: dict[PartitionKey, PartitionView] = {}
         self._owned: dict[PartitionKey, Fence] = {}
-        self._partitions: dict[PartitionKey, TopicIdPartition] = {}  # that were ever owned
-        self._spent: dict[PartitionKey, Fence] = {}  # what was written under it was lost
+        self._partitions: dict[PartitionKey, TopicIdPartition] = {}  # ever owned
+        self._spent: dict[PartitionKey, Fence] = {}  # its records were lost
         self._on_lost_records: list[Callable[[TopicIdPartition], None]] = []
-        self._log_starts: dict[PartitionKey, int] = {}  # that owners carry
-        self._unclean_epochs: dict[PartitionKey, int] = {}  # as owners were told
+        self._log_starts: dict[PartitionKey, int] = {}  # carried by owners
+        self._unclean_epochs: dict[PartitionKey, int] = {}  # from `own`
         self._ready: set[PartitionKey] = set()
         self.log: list[tuple[MetadataEvent, Verdict]] = []
         self.faults: deque[Fault] = deque()
@@ -295,9 +295,9 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
         return self.ended
 
     def land(self, event: MetadataEvent) -> Verdict:
-        """Put a record into the log as some other writer would.
+        """Add a record to the log as another writer would.
 
-        A late record of a dead one, say.
+        For example a late record of a dead writer.
         """
         with self._lock:
             order = len(self.log)
@@ -310,7 +310,7 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
             return verdict
 
     def lose(self, end: int) -> None:
-        """Lose the records of the log from `end` on, as a topic that was cut back."""
+        """Lose the records of the log from `end` on, as a truncated topic would."""
         with self._lock:
             kept = [event for event, _ in self.log[:end]]
             self._store, self._views, self.log = MemoryStore(), {}, []
@@ -318,7 +318,7 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
                 self.land(event)
             known = [self._partitions[key] for key in {*self._owned, *self._ready}]
             self._spent.update(self._owned)
-            self._ready -= self._owned.keys()  # those that are followed are read again at once
+            self._ready -= self._owned.keys()  # followed partitions are read again at once
             self._owned.clear()
         for partition in known:
             for listener in self._on_lost_records:
@@ -346,7 +346,7 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
             return _done(self._write(self._carrying(event)))
 
     def _carrying(self, event: MetadataEvent) -> MetadataEvent:
-        """The event with what its owner carries on each record."""
+        """The event with the values that each record of its owner carries."""
         if event.stamp.fence == REMOVER_FENCE:
             return event
         key = partition_key(event.topic_id_partition)

@@ -1,8 +1,8 @@
 """The live segments of one user partition, arranged for look-ups.
 
-Built from a store's entries and kept up to date entry by entry; nothing in it is a truth of its
-own. Look-ups by (epoch, offset) see segments in COPY_SEGMENT_FINISHED only. Not thread-safe: the
-manager holds a lock.
+Built from a store's entries and updated entry by entry; it holds no state of its own. Look-ups by
+(epoch, offset) see segments in COPY_SEGMENT_FINISHED only. Not thread-safe: the manager holds a
+lock.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -13,7 +13,7 @@ from rlmm.lineage import segment_spans
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
 ABORTING_SEGMENTS_MAX = 16
-"""So many are given at once: mostly a reader needs one or two."""
+"""Segments returned at once: a reader mostly needs one or two."""
 
 
 class _EpochIndex:
@@ -23,9 +23,7 @@ class _EpochIndex:
 
     def __init__(self) -> None:
         self.spans: list[tuple[int, int, bytes]] = []  # first, last, segment id
-        self.longest = (
-            0  # offsets in the longest span ever added: how far back an overlap may begin
-        )
+        self.longest = 0  # offsets in the longest span ever added: bound of the search for overlaps
 
 
 class PartitionView:
@@ -46,7 +44,7 @@ class PartitionView:
         return len(self._entries)
 
     def put(self, id: bytes, entry: SegmentEntry | None) -> None:
-        """Take what is known of the segment `id` now; None: it is not live any more."""
+        """Set the entry of segment `id`; None: it is not live any more."""
         before = self._entries.pop(id, None)
         if before is not None:
             self._forget(id, before)
@@ -76,7 +74,7 @@ class PartitionView:
             del self._aborting[bisect_left(self._aborting, (entry.metadata.start_offset, id))]
 
     def entry(self, id: bytes) -> SegmentEntry | None:
-        """The entry of a live segment."""
+        """The entry of a live segment, None for any other id."""
         return self._entries.get(id)
 
     def entries(self) -> Iterator[SegmentEntry]:
@@ -86,7 +84,7 @@ class PartitionView:
     def segments(self, epoch: int | None = None) -> list[RemoteLogSegmentMetadata]:
         """Segments in every live state, ascending by start offset.
 
-        With `epoch` those that hold offsets of it.
+        With `epoch` only those that hold offsets of it.
         """
         found = [entry.metadata for entry in self.entries()]
         if epoch is None:
@@ -96,9 +94,10 @@ class PartitionView:
     def aborting_segments(
         self, offset: int, after: tuple[int, bytes] | None, count_max: int
     ) -> list[RemoteLogSegmentMetadata]:
-        """Finished segments at or above `offset` in which transactions were aborted.
+        """Finished segments that end at or above `offset` and have aborted transactions.
 
-        Ascending by start offset, then id; those before and at `after` (these two) are excluded.
+        Ascending by start offset, then id. Only those behind `after` (start offset, id), which is
+        exclusive; at most `count_max`.
         """
         if after is None:
             at = bisect_left(self._aborting, (offset - self._longest_aborting + 1, b""))
@@ -113,10 +112,7 @@ class PartitionView:
         return found
 
     def segment_for(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The finished segment that holds (epoch, offset).
-
-        Of several the one that was finished first.
-        """
+        """The finished segment that holds (epoch, offset), of several the one finished first."""
         index = self._epochs.get(epoch)
         if index is None:
             return None
@@ -132,10 +128,7 @@ class PartitionView:
         return None if best is None else best.metadata
 
     def next_segment(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The next finished segment that holds offsets of `epoch`.
-
-        Next: with the smallest start at or above `offset`.
-        """
+        """The finished segment of `epoch` with the smallest start offset at or above `offset`."""
         index = self._epochs.get(epoch)
         if index is None:
             return None
@@ -144,7 +137,7 @@ class PartitionView:
         for first, _, segment_id in index.spans[bisect_left(index.spans, (offset,)) :]:
             entry = self._entries[segment_id]
             if best is not None and first > best_first:
-                break  # it starts in this epoch: those that begin before it are at its start
+                break  # it starts in this epoch: earlier ones would be at its start
             if entry.metadata.start_offset >= offset and (
                 best is None or _start_of(entry) < _start_of(best)
             ):
@@ -152,7 +145,7 @@ class PartitionView:
         return None if best is None else best.metadata
 
     def highest_offset_for_epoch(self, epoch: int) -> int | None:
-        """The largest offset (inclusive) of `epoch` in finished segments."""
+        """The largest offset (inclusive) of `epoch` in finished segments, or None."""
         index = self._epochs.get(epoch)
         return None if index is None else max(last for _, last, _ in index.spans)
 

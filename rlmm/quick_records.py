@@ -1,9 +1,9 @@
 """A short cut through the usual records of `__remote_log_metadata`.
 
 Nearly all records of a partition begin with the same bytes (its name) and end with the same bytes
-(the writer's stamp). Both are read in full once, by `rlmm.records`, and recognised by their bytes
-afterwards; what lies between are fixed fields. Whatever is unusual, or wrong, gives None here and
-is read in full, or refused, there. So partitions and stamps are one object for many records, too.
+(the writer's stamp). Both are decoded once, by `rlmm.records`, and recognised by their bytes
+afterwards; between them are fixed fields. An unusual or damaged record gives None here, and is
+decoded or refused there. Partitions and stamps also become one object for many records.
 """
 
 from struct import Struct
@@ -33,7 +33,7 @@ _tails: tuple[dict[bytes, tuple[Stamp, bool, SegmentState | None]], ...] = ({}, 
 
 
 def read(value: bytes) -> SegmentAdded | SegmentUpdated | None:
-    """The record, or None where it must be read in full."""
+    """The record, or None if it must be decoded in full."""
     try:
         kind = _HEADS[value[:3]]
         at = value[3] + 23  # a name, 16 bytes of id, 4 of partition; the length counts itself
@@ -75,20 +75,20 @@ def read(value: bytes) -> SegmentAdded | SegmentUpdated | None:
 
 
 def partition_of(value: bytes) -> TopicIdPartition | None:
-    """Whose record it is, if it begins as one that was read before."""
+    """The user partition of a record, None if its beginning was not seen before."""
     if len(value) < 4 or value[:3] not in _HEADS:
         return None
     return _partitions.get(value[3 : value[3] + 24])
 
 
 def learn(value: bytes, event: SegmentAdded | SegmentUpdated) -> None:
-    """Remember how a record begins and ends that was read in full."""
+    """Remember the beginning and the end of a record that was decoded in full."""
     at = value[3] + 23
     name = value[3 : at + 1]
     kind, txn_index_empty, seen_state = _UPDATED, False, None
     if isinstance(event, SegmentAdded):
         if event.is_barrier:
-            return  # one of an owner
+            return  # an owner writes only one
         kind, txn_index_empty = _ADDED, event.metadata.txn_index_empty
     else:
         seen_state = event.update.seen_state

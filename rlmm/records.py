@@ -14,12 +14,11 @@ fence. Tags are far above those that Kafka gives out one by one:
 | 10005 | of an update to DELETE_SEGMENT_STARTED: the state that its writer saw (i8) | -1 |
 | 10006 | of a full record: a barrier repeats a segment (bool) | false |
 
-Records of Apache Kafka have none of the last four: they say nothing about a log start or an
-election, delete whatever was seen, and are no barriers.
+Records of Apache Kafka have none of the last four: they carry no log start offset and no election,
+delete a segment in any seen state, and are no barriers.
 
-A record of an unknown kind or version, without a value, or with bytes that mean nothing, is an
-error of its own: a reader counts it and continues, for the next record is good. Keys are not looked
-at.
+A record of an unknown kind or version, without a value, or with impossible bytes is an error of its
+own. A reader counts it and continues with the next record. Keys are ignored.
 
 Source: KIP-405 (Message Format), Kafka 4.3 schemas.
 """
@@ -65,13 +64,13 @@ PARTITION_DELETE = parse(
 
 
 class UnreadableRecordError(TidemarkError):
-    """A record that says nothing to this reader; it is skipped and counted."""
+    """A record that has no meaning for this reader, which skips and counts it."""
 
     reason = "unreadable"
 
 
 class UnknownRecordError(UnreadableRecordError):
-    """Its frame, kind or version is not known here; perhaps a later Kafka's."""
+    """Its frame, kind or version is unknown; perhaps it is from a later Kafka version."""
 
     reason = "unknown"
 
@@ -79,7 +78,7 @@ class UnknownRecordError(UnreadableRecordError):
 class TombstoneRecordError(UnreadableRecordError):
     """It has no value: a later Kafka compacts the topic by key (KIP-1266).
 
-    Nothing follows from it: a segment ends by its own DELETE_SEGMENT_FINISHED, or lives on.
+    It changes nothing: a segment ends only by its DELETE_SEGMENT_FINISHED.
     """
 
     reason = "tombstone"
@@ -92,7 +91,7 @@ class DamagedRecordError(UnreadableRecordError):
 
 
 def encode(event: MetadataEvent) -> bytes:
-    """Write a record's value."""
+    """The bytes of a record's value."""
     match event:
         case SegmentAdded():
             return _encode_segment(event)
@@ -105,12 +104,12 @@ def encode(event: MetadataEvent) -> bytes:
 
 
 def decode(value: bytes | None) -> MetadataEvent:
-    """Read a record's value.
+    """Decode a record's value.
 
     Raises:
-        TombstoneRecordError: there is none.
-        UnknownRecordError: another frame, kind or version.
-        DamagedRecordError: cut, too long, or a field says what cannot be.
+        TombstoneRecordError: There is none.
+        UnknownRecordError: Another frame, kind or version.
+        DamagedRecordError: Truncated, too long, or a field has an impossible value.
     """
     if value is None:
         raise TombstoneRecordError("record without a value")
@@ -124,7 +123,7 @@ def decode(value: bytes | None) -> MetadataEvent:
 
 
 def decode_in_full(value: bytes) -> MetadataEvent:
-    """As `decode`, field by field: what every record must agree with."""
+    """Decode field by field, without the short cut; the same results and errors as `decode`."""
     try:
         frame, position = read_uvarint(value, 0)
         api_key, position = read_uvarint(value, position)

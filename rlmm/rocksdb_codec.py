@@ -45,7 +45,7 @@ class _Entry(msgspec.Struct, array_like=True):
 
 
 class _EndOfEntry(msgspec.Struct, array_like=True):
-    """The first fields of an `_Entry`: what follows them is passed over."""
+    """The first fields of an `_Entry`; the decoder skips the rest."""
 
     topic: str
     end_offset: int
@@ -58,7 +58,7 @@ decode_end = msgspec.msgpack.Decoder(_EndOfEntry).decode
 
 
 def from_facts(facts: PartitionFacts) -> bytes:
-    """Facts as they are stored."""
+    """The stored bytes of facts."""
     state = facts.delete_state
     return _encode(
         _Facts(
@@ -78,7 +78,7 @@ def from_facts(facts: PartitionFacts) -> bytes:
 
 
 def to_facts(partition: PartitionKey, value: bytes) -> PartitionFacts:
-    """Facts of a user partition, from what is stored."""
+    """Facts of a user partition, from the stored bytes."""
     found = decode_facts(value)
     state = found.delete_state
     return PartitionFacts(
@@ -96,7 +96,7 @@ def to_facts(partition: PartitionKey, value: bytes) -> PartitionFacts:
 
 
 def from_entry(entry: SegmentEntry) -> bytes:
-    """An entry as it is stored; its start and id are in the key."""
+    """The stored bytes of an entry; its start offset and id are in the key."""
     meta = entry.metadata
     return _encode(
         _Entry(
@@ -123,7 +123,7 @@ def _from_fence(fence: Fence) -> tuple[int, int]:
 
 
 def to_entry(partition: PartitionKey, start_and_id: bytes, value: bytes) -> SegmentEntry:
-    """An entry, from the end of its key and what is stored."""
+    """An entry, from the end of its key and the stored bytes."""
     found = _decode_entry(value)
     owner = TopicIdPartition(partition[0], partition[1], found.topic)
     metadata = RemoteLogSegmentMetadata(

@@ -1,14 +1,14 @@
-"""The store on RocksDB: a restart continues where the last one stopped, and memory stays bounded.
+"""The store on RocksDB: it survives a restart, and its memory is bounded.
 
-Nothing here is fsynced on purpose. It is a cache of the topic; a batch is atomic and RocksDB's log
-keeps order, so after a crash it is an earlier moment with an earlier position. A database that
-cannot be opened, or that belongs to another cluster or layout, is thrown away and read again from
-the topic. RocksDB finds a damaged block only when it reads it, and its iterator then ends as if
-that were the end: each scan is checked, and a partition's entries are counted. What is found so
-leaves the file `<directory>.damaged`, by which the next start throws the database away.
+Nothing here is fsynced, on purpose. The store is a cache of the topic. A batch is atomic and
+RocksDB's log keeps order, so after a crash the store has an earlier state with the matching
+position. A database that cannot be opened, or that belongs to another cluster or layout, is removed
+and read again from the topic. RocksDB detects a damaged block only when it reads the block, and its
+iterator then ends as if at the end. So each scan is checked, and a partition's entries are counted.
+After such damage the file `<directory>.damaged` makes the next start remove the database.
 
-Keys are bytes that sort as they should be scanned; `m` is the metadata partition (u32), `p` the
-user partition (topic id, u32):
+Keys are bytes that sort in the order of scans. `m` is the metadata partition (u32), `p` the user
+partition (topic id, u32):
 
 | key | value |
 |---|---|
@@ -48,11 +48,10 @@ from runtime.incidents import Incident
 log = logging.getLogger(__name__)
 
 _LAYOUT_VERSION = 3
-"""Another number than this, or none.
+"""A store with another number, or none, is removed and read again.
 
-Thrown away and read again. 1 had no carried log starts, no unclean elections and no pairs of
-segments. In 2 the records of a tier of this version were validated by the rules of the one before:
-see `rlmm.lifecycle`.
+Layout 1 had no carried log starts, no unclean elections and no fences of segments. In layout 2 the
+records of a tier of this version were validated by the rules of the one before (`rlmm.lifecycle`).
 """
 _U32 = struct.Struct(">I")
 _U64 = struct.Struct(">Q")
@@ -67,7 +66,7 @@ _OF_THE_MOMENT = (
     "No space left on device",
     "Disk quota exceeded",
 )
-"""In the messages of RocksDB, which has no error numbers for us."""
+"""Substrings of RocksDB's messages, which have no error numbers. The files are intact then."""
 
 
 class _Version(msgspec.Struct, array_like=True):
@@ -88,17 +87,17 @@ class RocksdbStore:
     def __init__(
         self, directory: Path, *, cluster_id: str, partition_count: int, disk: Disk | None = None
     ) -> None:
-        """Open it, or begin again where it is damaged or not of this cluster and topic.
+        """Open the database, or begin again if it is damaged or of another cluster or topic.
 
-        Fails as RocksDB does where another process has it open, or descriptors, memory or space
-        are used up; it is left as it is then.
+        Raises RocksDB's error, and leaves the files, if another process has it open, or if
+        descriptors, memory or space run out.
 
         Args:
-            directory: of its own; made if it is missing.
-            cluster_id: the Kafka cluster's.
-            partition_count: partitions of the metadata topic; with another count, user partitions
-                lie elsewhere.
-            disk: makes and removes the directory.
+            directory: Used by this store only; made if it is missing.
+            cluster_id: The Kafka cluster's.
+            partition_count: Partitions of the metadata topic; with another count, user partitions
+                are in other ones.
+            disk: Makes and removes the directory.
         """
         self._directory = directory
         self._disk = disk = disk or Disk()
@@ -154,7 +153,7 @@ class RocksdbStore:
                 yield to_entry(partition, start_and_id, value)
 
     def newest_entry(self, metadata_partition: int, partition: PartitionKey) -> SegmentEntry | None:
-        """See MetadataStore; of all but one only the end offset is decoded."""
+        """The live segment with the highest end offset; of others only the end is decoded."""
         newest = None
         with self._checked():
             for start_and_id, value in self._live(metadata_partition, partition):
@@ -220,7 +219,7 @@ class RocksdbStore:
             assert isinstance(key, bytes), "raw mode"
             begin = key + b"\0"
             yield key, value
-        # `items` ends at a damaged block without a word: look whether that was the end.
+        # `items` ends silently at a damaged block: check that this is the end.
         rest = self._db.iter(options)
         rest.seek(begin)
         rest.status()
@@ -229,10 +228,10 @@ class RocksdbStore:
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
-        """Note what is found damaged, so that the next start begins again.
+        """Note damage in a file, so that the next start begins again.
 
         Raises:
-            DamagedStoreError: that.
+            DamagedStoreError: For any error of RocksDB in the block.
         """
         try:
             yield
@@ -250,7 +249,7 @@ class RocksdbStore:
 
 
 def _opened(directory: Path, version: _Version, disk: Disk) -> Rdict:
-    """The database there, or an empty one where it is damaged or of another version."""
+    """The database, or an empty one if it is damaged or of another version."""
     db: Rdict | None = None
     try:
         db = Rdict(str(directory), _options())
@@ -264,7 +263,7 @@ def _opened(directory: Path, version: _Version, disk: Disk) -> Rdict:
         reason = f"is damaged: {e}"
     log.warning("metadata cache begins again: dir=%s it %s", directory, reason)
     if db is not None:
-        with suppress(Exception):  # what is thrown away need not be closed well
+        with suppress(Exception):  # a database that is removed need not be closed cleanly
             db.close()
         del db
     disk.remove_tree(directory)
@@ -274,7 +273,7 @@ def _opened(directory: Path, version: _Version, disk: Disk) -> Rdict:
 
 
 def _version_of(db: Rdict) -> _Version | None:
-    """What it was written as; None where nothing was written yet."""
+    """The version it was written as; None if it is empty."""
     found = db.get(_VERSION_KEY)
     if found is not None:
         return _decode_version(found)
@@ -283,7 +282,7 @@ def _version_of(db: Rdict) -> _Version | None:
 
 
 def _is_of_the_moment(error: Exception) -> bool:
-    """Whether the files are well: they are in use, or the process or disk has nothing left."""
+    """Whether the files are intact: they are in use, or the process or disk has run out."""
     said = str(error)
     return any(each in said for each in _OF_THE_MOMENT)
 
@@ -291,8 +290,8 @@ def _is_of_the_moment(error: Exception) -> bool:
 def _options() -> Options:
     """Small and bounded: a few megabytes at rest, tens under a load of millions of segments.
 
-    Index and filter blocks go through the block cache, so they must be partitioned: unpartitioned
-    filters do not fit a shard of a small cache, and look-ups get forty times slower.
+    Index and filter blocks are in the block cache, so they must be partitioned: unpartitioned
+    filters do not fit a shard of a small cache, and look-ups become forty times slower.
     """
     table = BlockBasedOptions()
     table.set_block_cache(Cache(8 << 20))
@@ -328,19 +327,19 @@ def _partition_in(key: bytes) -> PartitionKey:
 def _next_prefix(prefix: bytes) -> bytes:
     """The smallest key above all that begin with `prefix`.
 
-    There is one, since the first byte (the kind) is below 255.
+    It exists, since the first byte (the kind) is below 255.
     """
     bare = prefix.rstrip(b"\xff")
     return bare[:-1] + bytes((bare[-1] + 1,))
 
 
 def highest_incarnation(directory: Path) -> int | None:
-    """The highest tier incarnation that this cache has read, the remover's excluded. For tools.
+    """The highest tier incarnation in this cache, without the remover's. For tools.
 
-    Nothing is written, and nobody may have it open for writing.
+    Writes nothing. No process may have the cache open for writing.
 
     Returns:
-        None where there is no cache, or none that can be read: it proves nothing.
+        None if there is no cache, or none that can be read: that proves nothing.
     """
     if not directory.is_dir():
         return None
@@ -361,12 +360,12 @@ def highest_incarnation(directory: Path) -> int | None:
 
 
 def read_history(directory: Path, partition: PartitionKey) -> PartitionHistory | None:
-    """What this cache says of a user partition. For tools.
+    """The history of a user partition in this cache. For tools.
 
-    Nothing is written, and nobody may have it open for writing.
+    Writes nothing. No process may have the cache open for writing.
 
     Returns:
-        None where there is no cache, none that can be read, or one that does not know it.
+        None if there is no cache, none that can be read, or one without the partition.
     """
     if not directory.is_dir():
         return None

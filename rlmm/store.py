@@ -1,8 +1,8 @@
-"""What a metadata manager remembers, as a port, and the side of it that lives in memory.
+"""The memory of a metadata manager, as a port, with an implementation in memory.
 
-A store holds, per metadata partition, how far the topic was consumed and what followed from it.
-State and position change together or not at all: after a crash the store is some earlier moment,
-and reading continues there. It is a cache of the topic; losing it whole costs a replay.
+A store holds, per metadata partition, the consumed position and the state that follows from it.
+State and position change together or not at all. After a crash the store has some earlier state,
+and reading continues there. It is a cache of the topic; losing all of it costs a replay.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from rsm_plugins.segment import RemoteLogSegmentId
 
 
 class Position(NamedTuple):
-    """How far a metadata partition was consumed.
+    """Consumed position of a metadata partition.
 
     Attributes:
-        offset: the next to read.
-        leader_epoch: of the last batch that was read, -1 if none: a log that does not confirm it
-            up to `offset` is not the log that was read.
+        offset: The next to read.
+        leader_epoch: Of the last batch that was read, -1 if none. A log that does not confirm it up
+            to `offset` is not the log that was read.
     """
 
     offset: int
@@ -31,7 +31,7 @@ class Position(NamedTuple):
 START = Position(0, -1)
 
 PartitionKey = tuple[bytes, int]
-"""Topic id and partition: the name in a record is not part of a partition's identity."""
+"""Topic id and partition; the topic's name is not part of a partition's identity."""
 
 
 def partition_key(partition: TopicIdPartition) -> PartitionKey:
@@ -48,39 +48,39 @@ class SegmentChange(NamedTuple):
 
 @dataclass(slots=True)
 class Changes:
-    """What a stretch of one metadata partition changed."""
+    """Changes from consecutive records of one metadata partition."""
 
     facts: dict[PartitionKey, PartitionFacts] = field(default_factory=dict)
     segments: dict[tuple[PartitionKey, bytes], SegmentChange] = field(default_factory=dict)
 
 
 class MetadataStore(Protocol):
-    """Remembers; used by one thread that writes and many that read.
+    """Keeps the state; used by one thread that writes and many that read.
 
-    Reading raises DamagedStoreError where what is stored proves nothing any more.
+    Reading raises DamagedStoreError where the stored state proves nothing any more.
     """
 
     @property
     def failure(self) -> str | None:
-        """What was found damaged, None if nothing was: the store is of no more use."""
+        """The damage that was found, None if there was none; a damaged store is of no more use."""
         ...
 
     def position(self, metadata_partition: int) -> Position:
-        """How far that metadata partition was consumed; `START` if never."""
+        """Consumed position of a metadata partition; `START` if never consumed."""
         ...
 
     def facts(self, metadata_partition: int, partition: PartitionKey) -> PartitionFacts | None:
-        """What is known of a user partition, None if no record named it."""
+        """Facts of a user partition, None if no record names it."""
         ...
 
     def all_facts(self, metadata_partition: int) -> list[PartitionFacts]:
-        """Facts of all user partitions that records named, deleted ones included."""
+        """Facts of all user partitions that records name, deleted ones included."""
         ...
 
     def entry(
         self, metadata_partition: int, partition: PartitionKey, id: bytes
     ) -> SegmentEntry | None:
-        """A live segment."""
+        """The entry of a live segment, None for any other id."""
         ...
 
     def entries(self, metadata_partition: int, partition: PartitionKey) -> Iterator[SegmentEntry]:
@@ -92,27 +92,27 @@ class MetadataStore(Protocol):
         ...
 
     def write(self, metadata_partition: int, changes: Changes, position: Position) -> None:
-        """Take over changes and position, both or neither."""
+        """Write changes and position, both or neither."""
         ...
 
     def drop(self, metadata_partition: int) -> None:
-        """Forget all of a metadata partition; its position is `START` again."""
+        """Drop all of a metadata partition; its position is `START` again."""
         ...
 
     def close(self) -> None:
-        """Let go of files."""
+        """Close the files."""
         ...
 
 
 class DamagedStoreError(TidemarkError):
-    """What is stored cannot be read, or contradicts itself: it proves nothing any more."""
+    """The stored state cannot be read, or contradicts itself: it proves nothing any more."""
 
 
 class MemoryStore:
     """A store that ends with the process: for tests, and for the in-memory manager.
 
     Attributes:
-        failure: None, as memory is not damaged.
+        failure: None, since memory is not damaged.
     """
 
     failure: str | None = None
@@ -176,5 +176,5 @@ class MemoryStore:
 def entry_of(
     store: MetadataStore, metadata_partition: int, id: RemoteLogSegmentId
 ) -> SegmentEntry | None:
-    """The entry of a segment by its full id."""
+    """The entry of a live segment by its full id."""
     return store.entry(metadata_partition, partition_key(id.topic_id_partition), id.id)

@@ -1,7 +1,7 @@
-"""Every promise of `RemoteLogMetadataManager` as a test to inherit.
+"""The promises of `RemoteLogMetadataManager` as tests to inherit.
 
-Give a fixture `manager` (configured, nothing known), and where something must run so that futures
-end, a fixture `pump` that runs it a little. For readable failures put
+Define a fixture `manager` (configured, with an empty topic). If futures complete only while
+something runs, also define a fixture `pump` that runs it for a moment. For readable failures put
 `pytest.register_assert_rewrite("rlmm.testing")` into conftest.py.
 """
 
@@ -37,7 +37,7 @@ def segment(
     epochs: tuple[tuple[int, int], ...] = ((3, 0),),
     partition: TopicIdPartition = PARTITION,
 ) -> RemoteLogSegmentMetadata:
-    """STARTED of a segment `[first, last]`; `epochs` are (epoch, start), clipped to it."""
+    """STARTED of a segment `[first, last]`, both inclusive, with its `epochs` as (epoch, start)."""
     return RemoteLogSegmentMetadata(
         id=RemoteLogSegmentId(partition, number.to_bytes(16, "big")),
         start_offset=first,
@@ -53,12 +53,12 @@ def segment(
 def update(
     of: RemoteLogSegmentMetadata, state: SegmentState, custom: bytes | None = None
 ) -> SegmentUpdate:
-    """An update of a segment."""
+    """An update of a segment to `state`."""
     return SegmentUpdate(of.id, state, of.event_timestamp_ms + int(state), 1, custom)
 
 
 def outcome(future: "Future[None]", pump: Pump) -> BaseException | None:
-    """What the future ends with; None is success."""
+    """The error of a future, None for success; fails after about 20 s."""
     for _ in range(2_000):
         pump()
         if wait_for([future], timeout=0.01).done:
@@ -67,7 +67,7 @@ def outcome(future: "Future[None]", pump: Pump) -> BaseException | None:
 
 
 class RemoteLogMetadataManagerContract:
-    """What every metadata manager promises."""
+    """The promises of every metadata manager."""
 
     @pytest.fixture
     def manager(self) -> RemoteLogMetadataManager:
@@ -347,7 +347,7 @@ class RemoteLogMetadataManagerContract:
 
 
 def known_history(manager: RemoteLogMetadataManager) -> PartitionHistory:
-    """The history of PARTITION, of a manager that keeps one."""
+    """The history of PARTITION; the manager must keep one."""
     history = manager.history(PARTITION)
     assert history is not None
     return history

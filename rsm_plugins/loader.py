@@ -1,9 +1,9 @@
 """Turns a class name from the configuration into a storage plugin.
 
-The one place that names plugins, by string.
+The only module that names plugins, by string.
 
 A name is `package.module:Class`. Kafka's own Java class names mean our counterparts, so that a real
-server.properties starts; any other Java name gets an error that says what to write instead.
+server.properties works. Any other Java name gets an error with the form to use instead.
 """
 
 import importlib
@@ -25,18 +25,18 @@ SHIPPED: tuple[str, ...] = (
     "rsm_plugins.hdfs:HdfsRemoteStorageManager",
     "rsm_plugins.fsspec:FsspecRemoteStorageManager",
 )
-"""The plugins of this project, for pages and tools that show them all."""
+"""The plugins of this project, for pages and tools that show all of them."""
 _PYTHON_NAME = re.compile(r"[A-Za-z_][\w]*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _JAVA_NAME = re.compile(r"([a-z_]\w*\.)+[A-Z][\w$]*")
 
 
 def is_python_name(text: str) -> bool:
-    """Whether it is written as `package.module:Class`."""
+    """Whether it has the form `package.module:Class`."""
     return _PYTHON_NAME.fullmatch(text) is not None
 
 
 def no_such_module(module: str) -> str:
-    """That Python finds no such module, where it looked, and how it looks elsewhere."""
+    """The message for a missing module: where Python looked, and how to add a directory."""
     places = ", ".join(one for one in sys.path if one)
     return (
         f"there is no such module; Python looked in {places}; with"
@@ -45,7 +45,7 @@ def no_such_module(module: str) -> str:
 
 
 def why_no_class_name(class_name: str) -> str | None:
-    """Why no storage plugin can have that name, and which ones there are; None if one can."""
+    """Why no storage plugin can have that name, with the names of ours; None if one can."""
     name = JAVA_COUNTERPARTS.get(class_name, class_name)
     if _JAVA_NAME.fullmatch(name):
         return (
@@ -58,13 +58,13 @@ def why_no_class_name(class_name: str) -> str | None:
 
 
 def load_storage_manager(class_name: str) -> RemoteStorageManager:
-    """Make an instance, not yet configured, of the storage plugin of that name.
+    """Make an instance, not yet configured, of the named storage plugin.
 
     Args:
-        class_name: value of `remote.log.storage.manager.class.name`.
+        class_name: Value of `remote.log.storage.manager.class.name`.
 
     Raises:
-        ValueError: the name is no class name, cannot be imported, or is no RemoteStorageManager.
+        ValueError: The name is no class name, cannot be imported, or is no RemoteStorageManager.
     """
     found = load_class(_KEY, class_name, JAVA_COUNTERPARTS)
     if not issubclass(found, RemoteStorageManager):
@@ -78,12 +78,12 @@ def load_class(key: str, class_name: str, java_counterparts: Mapping[str, str]) 
     """Find the class that a setting names.
 
     Args:
-        key: the setting, for the error message.
-        class_name: its value.
+        key: The setting, for the error message.
+        class_name: Its value.
         java_counterparts: Java class names that stand for classes of ours.
 
     Raises:
-        ValueError: key, value and what is allowed.
+        ValueError: Key, value and the allowed values.
     """
     name = java_counterparts.get(class_name, class_name)
     if _JAVA_NAME.fullmatch(name):

@@ -1,17 +1,17 @@
-"""The plugin whose store is a directory: a disk of its own, or a network file system.
+"""The plugin whose store is a directory: on a disk of its own, or on a network file system.
 
-The shortest whole backend. An object is a file: written into `<key>.copying/`, fsynced, renamed to
-its place, the directory fsynced. So it survives a power cut when `put` returns, and is never seen
-half written.
+The shortest complete backend. An object is a file: written into `<key>.copying/`, fsynced, renamed
+to its place, the directory fsynced. So it survives a power failure once `put` returns, and is never
+visible partly written.
 
-The root is made by the first `put` and never again: where it is missing later, the disk or network
-file system that it lies on is gone. It is gone, too, where the claim that was read or written last
-is no longer below the root. Then nothing is "not found" and nothing is "deleted already", and no
-copy succeeds that went to the bare mount point. A tier reads its claim before its first write, and
-writes nothing where it knows that there was one (docs/decisions/the-claim.md); so it does not make
-the root of a store that is not mounted.
+The first `put` makes the root, and nothing makes it again. If it is missing later, its disk or
+network file system is not mounted. The same holds if the claim that was read or written last is no
+longer below the root. Then no object is "not found" or "deleted already", and no copy to the bare
+mount point succeeds. A tier reads its claim before its first write, and writes nothing if a claim
+was there before (docs/decisions/the-claim.md). So it does not make the root of a store that is not
+mounted.
 
-Must not know: what a segment is.
+Must not know: segments.
 """
 
 import contextlib
@@ -74,7 +74,7 @@ class LocalFsRemoteStorageManager(LayoutStorageManager):
         self._place = ""
 
     def store_place(self) -> str:
-        """See StorePlace: brokers on several machines have to mount one file system there."""
+        """The resolved path; brokers on several machines must mount one file system there."""
         return self._place
 
     def open_store(self, values: Mapping[str, Any]) -> ObjectStore:
@@ -96,10 +96,10 @@ class DirectoryStore(ObjectStore):
     """Objects as files under a root."""
 
     def __init__(self, root: Path) -> None:
-        """Open it; nothing is made."""
+        """Open it; makes nothing."""
         self._root = root
         self._was_there = root.is_dir()
-        self._claim: Path | None = None  # seen below the root
+        self._claim: Path | None = None  # last seen below the root
 
     def put(self, key: str, source: BinaryIO) -> ObjectFacts:
         """See ObjectStore."""
@@ -114,7 +114,7 @@ class DirectoryStore(ObjectStore):
             facts = _write(copying, target, source)
             _remove_flat_dir(copying)
             _fsync_dir(target.parent)
-        self._check_mounted()  # or it was written to what lies below the mount point
+        self._check_mounted()  # else it was written below the mount point
         if is_claim(key):
             self._claim = target
         return facts
@@ -125,7 +125,7 @@ class DirectoryStore(ObjectStore):
             with _as_storage_errors("fetch"):
                 fd = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
         except RemoteResourceNotFoundError:
-            # The claim's reader is to learn that it is not there.
+            # The claim's reader needs to get "not found".
             self._check_root() if is_claim(key) else self._check_mounted()
             raise
         if is_claim(key):
@@ -150,7 +150,7 @@ class DirectoryStore(ObjectStore):
                     self._remove_empty(folder)
         if self._claim is not None and self._claim.relative_to(self._root).as_posix() in keys:
             self._claim = None
-        self._check_mounted()  # or what is gone was never there, and is where the store is
+        self._check_mounted()  # else the deletion happened below the mount point
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
         """See ObjectStore."""
@@ -194,10 +194,10 @@ class DirectoryStore(ObjectStore):
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Files below a folder in the order of their keys, unfinished ones excluded."""
+    """Files below a folder in the order of their keys, unfinished ones left out."""
     with _as_storage_errors("list"):
         try:
-            # A folder sorts as its children's keys do: with the slash at its end.
+            # A folder sorts as its children's keys do: with a slash at its end.
             names = sorted(e.name + "/" * e.is_dir() for e in os.scandir(folder))
         except (FileNotFoundError, NotADirectoryError):
             return
@@ -278,7 +278,7 @@ def _pump(source: BinaryIO, out: io.FileIO) -> ObjectFacts:
 
 
 def _make_dirs(path: Path, root: Path | None = None) -> None:
-    """Make a directory and its parents, each made durable in the one above; never `root`."""
+    """Make a directory and its parents, each fsynced in the one above; never `root`."""
     while not path.is_dir():
         if path == root:
             raise FileNotFoundError(errno.ENOENT, "the root of the store is not there", str(root))
@@ -287,7 +287,7 @@ def _make_dirs(path: Path, root: Path | None = None) -> None:
             path.mkdir()
             _fsync_dir(path.parent)
         except FileNotFoundError:
-            continue  # a deletion took the parent away: it was empty again
+            continue  # a deletion removed the parent: it was empty again
         except FileExistsError:
             if os.path.lexists(path) and not path.is_dir():
                 error = errno.ENOTDIR
@@ -309,7 +309,7 @@ def _unlink(path: Path) -> None:
 def _remove_flat_dir(path: Path) -> None:
     """Remove a directory of files.
 
-    Another copy of the same id may be writing into it: then it stays.
+    It stays if another copy of the same id is writing into it.
     """
     try:
         for name in os.listdir(path):
@@ -324,7 +324,7 @@ def _remove_flat_dir(path: Path) -> None:
 
 @contextlib.contextmanager
 def _as_storage_errors(doing: str) -> Iterator[None]:
-    """Tell an error that will pass (no space, broken disk, stale mount) from one that will not."""
+    """Convert errors: those that may pass (no space, broken disk, stale mount) are retriable."""
     try:
         yield
     except FileNotFoundError as e:

@@ -1,6 +1,6 @@
-"""Which store a configured plugin has: brokers compare theirs before they share a tiered topic.
+"""Identity of a configured plugin's store: brokers compare theirs before they share a tiered topic.
 
-Two tiers are alike when their plugins are of one class and name one place. Only a hash leaves the
+Two tiers are equal when their plugins are of one class and name one place. Only a hash leaves the
 tier process: it goes into the cluster metadata, which any client may read.
 """
 
@@ -14,10 +14,11 @@ from rsm_plugins.settings import public_names
 
 
 class StoreIdentity(NamedTuple):
-    """A store, for comparison.
+    """Identity of a store, for comparison.
 
     Attributes:
-        class_name: of the plugin, `module:Class`, whatever name the configuration found it by.
+        class_name: `module:Class` of the plugin itself, under which any other name in the
+            configuration found it.
         place_hash: SHA-256 over the class and the place of the store.
     """
 
@@ -26,18 +27,18 @@ class StoreIdentity(NamedTuple):
 
 
 UNNAMED: Final = StoreIdentity("", b"")
-"""Of a store that nobody has asked for its identity."""
+"""Of a store whose identity is not known."""
 
 
 def identity_of(plugin: RemoteStorageManager, configs: Mapping[str, str]) -> StoreIdentity:
-    """Say which store a configured plugin has.
+    """The identity of a configured plugin's store.
 
-    Where the plugin does not name its place, all settings that it declares and that are no secrets
-    stand for it: a plugin that declares none is told from others by its class alone.
+    If the plugin does not name its place, all its declared settings that are not secret stand for
+    the place. A plugin that declares none is identified by its class alone.
 
     Args:
-        plugin: configured.
-        configs: its settings, prefix removed.
+        plugin: Configured.
+        configs: Its settings, prefix removed.
     """
     class_name = f"{type(plugin).__module__}:{type(plugin).__qualname__}"
     if isinstance(plugin, StorePlace):

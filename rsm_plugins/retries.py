@@ -1,9 +1,9 @@
-"""Requests to a store that are repeated while they fail in a way that passes within seconds.
+"""Repeated requests to a store, for failures that pass within seconds.
 
-For plugins whose library does not repeat by itself (boto3 does). The waits grow exponentially up
-to `WAIT_MAX_S` and are thrown at random, so that many callers of one ailing store do not come back
-together. No attempt begins after the deadline, nor after `close`. What is repeated must be
-idempotent: the answer of an attempt that failed may be all that was lost.
+For plugins whose library does not repeat requests by itself (boto3 does). The waits grow
+exponentially up to `WAIT_MAX_S` and are random, so that the callers of an overloaded store do not
+return together. No attempt begins after the deadline, nor after `close`. Repeated requests must be
+idempotent: perhaps only the answer of a failed attempt was lost.
 
 Must not know: which store it is; which of its errors pass.
 """
@@ -32,12 +32,12 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 WAIT_FIRST_S = 0.2
-"""Upper end of the wait before the second attempt; each later one is twice as high."""
+"""Upper bound of the wait before the second attempt; doubled for each later one."""
 WAIT_MAX_S = 5.0
 
 
 def passes_by_name(error: BaseException) -> bool:
-    """What passes where a plugin raises nothing but the errors of its interface."""
+    """The default of `passes`, for plugins that raise only the errors of the interface."""
     return isinstance(error, RetriableRemoteStorageError)
 
 
@@ -55,11 +55,11 @@ class Retries:
         """Make it.
 
         Args:
-            passes: whether an error may be gone within seconds. Never true of an object that is
-                missing, a right that is lacking, or a bad argument.
-            timeout_s: no attempt of a request begins later.
-            attempts: of one request, the first included.
-            shown: an error for the log, without secrets.
+            passes: Whether an error may be gone within seconds. Never true for a missing object, a
+                missing permission, or a bad argument.
+            timeout_s: No attempt of a request begins after this time.
+            attempts: Of one request, the first included.
+            shown: Text of an error for the log, without secrets.
         """
         self._passes, self._timeout_s, self._attempts = passes, timeout_s, attempts
         self._shown = shown
@@ -67,19 +67,19 @@ class Retries:
         self._is_outage = False  # a request was given up, and none has succeeded since
 
     def call(self, what: str, request: Callable[[], T], *, timeout_s: float | None = None) -> T:
-        """Make a request; one that was repeated is one WARNING, whatever came of it.
+        """Make a request; a repeated one is logged as one WARNING, successful or not.
 
-        Of requests that are given up one after the other only the first is: the caller's own log
-        says that the store fails. The next one that succeeds ends that.
+        In a row of requests that are given up only the first is logged: the caller's own log
+        reports the failing store. The next success ends the row.
 
         Args:
-            what: for the log, such as "copy of orders-x/0/1.log".
-            request: may be called again from its beginning.
-            timeout_s: in place of that of all requests.
+            what: For the log, such as "copy of orders-x/0/1.log".
+            request: May be called again from its beginning.
+            timeout_s: Replaces that of all requests.
 
         Raises:
-            RetriableRemoteStorageError: `close` was called between two attempts.
-            Else what the last attempt raised.
+            RetriableRemoteStorageError: `close` was called between two attempts. Otherwise the
+                error of the last attempt is passed on.
         """
         failures: list[str] = []
         began_s = time.monotonic()
@@ -102,7 +102,7 @@ class Retries:
         except Exception as error:
             level = logging.DEBUG if self._is_outage else logging.WARNING
             say(level, f"given up after {attempts} attempts", "")
-            # An error that does not pass is an answer: the store is there.
+            # An error that does not pass is an answer: the store is reachable.
             self._is_outage = self._passes(error) and (self._is_outage or bool(failures))
             raise
         self._is_outage = False
@@ -110,7 +110,7 @@ class Retries:
         return answer
 
     def repeated(self, method: Callable[P, T]) -> Callable[P, T]:
-        """A decorator: each call of `method` is one request, see `call`."""
+        """A decorator: each call of `method` is one request of `call`."""
 
         @wraps(method)
         def request(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,7 +1,7 @@
-"""Value types of the plugin interface: what a remote segment is called, holds and consists of.
+"""Value types of the plugin interface: the id, the metadata and the files of a remote segment.
 
-Offsets: `start_offset` and `end_offset` are both inclusive (KIP-405). Topic ids and segment ids
-are 16 raw bytes.
+Offsets: `start_offset` and `end_offset` are both inclusive (KIP-405). Topic ids and segment ids are
+16 raw bytes. All values are immutable, and may be used from any thread.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from kafka_protocol.types import EpochEntry, TopicIdPartition
 
 
 class IndexType(Enum):
-    """Kinds of index a reader may ask a store for."""
+    """The kinds of index that are stored with each segment."""
 
     OFFSET = "offset"
     TIMESTAMP = "timestamp"
@@ -23,7 +23,7 @@ class IndexType(Enum):
 
 
 class SegmentState(IntEnum):
-    """Life of a remote segment, as numbered in `__remote_log_metadata`.
+    """States of a remote segment, as numbered in `__remote_log_metadata`.
 
     Source: KIP-405, State transitions.
     """
@@ -36,7 +36,12 @@ class SegmentState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentId:
-    """Names one attempt to copy one segment; never reused, also not for a second attempt."""
+    """Names one attempt to copy one segment; a second attempt gets an id of its own.
+
+    Attributes:
+        topic_id_partition: The user partition.
+        id: 16 random bytes, never used again.
+    """
 
     topic_id_partition: TopicIdPartition
     id: bytes
@@ -44,18 +49,20 @@ class RemoteLogSegmentId:
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentMetadata:
-    """All that is known of a remote segment.
+    """The metadata of a remote segment.
 
     Attributes:
-        start_offset: first offset, inclusive.
-        end_offset: last offset, inclusive.
-        max_timestamp_ms: largest record timestamp in it, -1 if none.
-        broker_id: who wrote the latest state.
-        event_timestamp_ms: when that was.
-        segment_size_bytes: bytes of the `.log` object.
-        leader_epochs: epochs that wrote it; the first entry's start is clipped to `start_offset`.
-        state: where in its life it is.
-        custom_metadata: what the plugin returned from the copy; given back on every later call.
+        start_offset: First offset, inclusive.
+        end_offset: Last offset, inclusive.
+        max_timestamp_ms: Largest record timestamp in it (ms since 1970), -1 if none.
+        broker_id: The broker that wrote the latest state.
+        event_timestamp_ms: Time of that write, in ms since 1970.
+        segment_size_bytes: Bytes of the `.log` object.
+        leader_epochs: The leader epochs of its records, ascending; the first entry's start offset
+            is not below `start_offset`.
+        state: The latest state.
+        custom_metadata: The bytes that the plugin returned from the copy, passed to every later
+            call; None before that, and where it returned none.
         txn_index_empty: True if it is known that no transaction was aborted in it.
     """
 
@@ -73,22 +80,23 @@ class RemoteLogSegmentMetadata:
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
-        """The user partition it belongs to."""
+        """The user partition that the segment belongs to."""
         return self.id.topic_id_partition
 
 
 @dataclass(frozen=True, slots=True)
 class LogSegmentData:
-    """The parts of one closed segment, each a binary file open at position 0, to be copied.
+    """The parts of one closed segment to be copied, each an open binary file.
 
-    A plugin reads them to their end, and may seek back to 0 and read again (a retry); it does not
-    close them.
+    A plugin seeks to 0 and reads each file to its end; for a retry it may seek to 0 again. It does
+    not close the files. The files belong to one copy, and are used by one thread at a time.
 
     Attributes:
-        log: the segment, record batches byte for byte.
-        offset_index, time_index, producer_snapshot: always there.
+        log: The segment, record batches byte for byte.
+        offset_index, time_index, producer_snapshot: Always present.
         transaction_index: None when no transaction was aborted in the segment.
-        leader_epoch_index: text of the epoch checkpoint, from the log start to the segment's end.
+        leader_epoch_index: Text of the leader epoch checkpoint, from the log start offset to the
+            segment's end (exclusive).
     """
 
     log: BinaryIO
@@ -99,7 +107,7 @@ class LogSegmentData:
     leader_epoch_index: bytes
 
     def files(self) -> Iterable[BinaryIO]:
-        """Every open file of the segment."""
+        """The open files of the segment, without `leader_epoch_index`, which is bytes."""
         parts = (
             self.log,
             self.offset_index,

@@ -1,9 +1,9 @@
-"""A plugin's setting as data: name, default, what is allowed and one line of help.
+"""A plugin's setting as data: name, default, allowed values and one line of help.
 
 One entry gives the parser, the error message and the page in `docs/configuration.md`. A plugin
 lists its settings in `SETTINGS` and calls `read_settings` in `configure`. Messages name keys as the
-user wrote them, `rsm.config.` included. A wrong value is an error; an unknown name is a warning
-with the nearest known one, so that settings made for another plugin do not stop a start.
+user wrote them, with `rsm.config.`. A wrong value is an error. An unknown name is a warning with
+the nearest known one, so that settings for another plugin do not prevent a start.
 """
 
 import logging
@@ -26,13 +26,13 @@ class Setting:
     """One setting of a plugin.
 
     Attributes:
-        name: without `rsm.config.`.
-        default: text, read as if the user had written it; None: no value (None to the plugin).
-        doc: one line of help.
-        allowed: what a value may be, for messages and the docs page.
-        parse: text to value; raises ValueError for a value that is not allowed.
-        required: it must be set.
-        secret: its value is never shown.
+        name: Without `rsm.config.`.
+        default: Text, parsed like a user's value; None: no value (None for the plugin).
+        doc: One line of help.
+        allowed: The allowed values, for messages and the docs page.
+        parse: From text to value; raises ValueError for a value that is not allowed.
+        required: It must be set.
+        secret: Its value is never shown.
     """
 
     name: str
@@ -79,7 +79,7 @@ def boolean(name: str, doc: str, *, default: bool) -> Setting:
 
 
 def choice(name: str, doc: str, words: Sequence[str], *, default: str | None = None) -> Setting:
-    """One of some words."""
+    """One of `words`."""
 
     def parse(value: str) -> str:
         if value not in words:
@@ -93,11 +93,11 @@ def read_settings(settings: Sequence[Setting], configs: Mapping[str, str]) -> di
     """Values by name, of every setting in `settings`.
 
     Args:
-        settings: what the plugin knows.
-        configs: what the user wrote, prefix removed, and what the broker added.
+        settings: The settings of the plugin.
+        configs: The user's values, prefix removed, and those that the broker added.
 
     Raises:
-        ValueError: names key, value and what is allowed.
+        ValueError: Names key, value and the allowed values.
     """
     names = {setting.name for setting in settings}
     unknown = sorted(configs.keys() - names - FROM_BROKER)
@@ -110,7 +110,7 @@ def read_settings(settings: Sequence[Setting], configs: Mapping[str, str]) -> di
 
 
 def public_names(plugin: object) -> list[str]:
-    """Names of the settings that a plugin declares in `SETTINGS` and that are no secrets.
+    """Names of the settings that a plugin declares in `SETTINGS` and that are not secret.
 
     A plugin that declares none may have secrets under any name.
     """

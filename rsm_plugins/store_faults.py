@@ -1,7 +1,7 @@
-"""A remote store that fails because a test asked for it: a wrapper around any plugin.
+"""A remote store that fails on request of a test: a wrapper around any plugin.
 
-In the path only where the broker takes commands of tests, and then an empty list is all that a call
-looks at. Faults are of whole calls of the plugin; claims are never hit, nor listings.
+Used only where the broker accepts commands of tests; then a call without faults costs a look at an
+empty list. Faults hit whole calls of the plugin, but neither claims nor listings.
 """
 
 import threading
@@ -17,16 +17,16 @@ from runtime.rng import seeded
 
 
 class StoreFaultKind(StrEnum):
-    """What becomes of a call."""
+    """Effect of a fault on a call."""
 
     SLOW = "slow"
-    """It begins late."""
+    """The call begins late."""
     REFUSE = "refuse"
-    """It fails at once with an error that may pass; nothing is done."""
+    """The call fails at once with a retriable error; nothing is done."""
     HANG = "hang"
-    """It begins when the fault is removed."""
+    """The call begins when the fault is removed."""
     LOSE_PUT_ANSWER = "lose_put_answer"
-    """The segment is copied, and then the copy fails with an error that may pass."""
+    """The segment is copied, and then the copy fails with a retriable error."""
 
 
 class StoreCall(StrEnum):
@@ -43,14 +43,14 @@ class StoreFault:
     """A fault of the store.
 
     Attributes:
-        id: its number.
-        kind: what becomes of the calls that it hits.
-        call: only calls of this kind are hit, None: all.
-        topic: only calls about segments of this topic are hit.
-        delay_ms: how late a slow call begins, or a lost answer is given up.
-        count: hits until the fault is over, None: until it is removed.
-        probability: of a hit, above 0 and at most 1.
-        seed: of the rng that are thrown where `probability` is below 1.
+        id: Its number.
+        kind: Effect on the calls that it hits.
+        call: Only calls of this kind are hit, None: all.
+        topic: Only calls about segments of this topic are hit, None: of all.
+        delay_ms: Delay of a slow call, or of the error for a lost answer.
+        count: Number of hits until the fault is over, None: until it is removed.
+        probability: Of a hit, above 0 and at most 1.
+        seed: Of the random numbers where `probability` is below 1.
     """
 
     id: int
@@ -64,11 +64,11 @@ class StoreFault:
 
 
 OnHit = Callable[[int, StoreCall, str], None]
-"""Told the fault's number, the call and its topic, before anything comes of the hit."""
+"""Called with the fault's number, the call and its topic, before the hit has an effect."""
 
 
 class _Entry:
-    """A fault in force here."""
+    """A fault in force."""
 
     __slots__ = ("fault", "gone", "hits", "roll")
 
@@ -79,7 +79,7 @@ class _Entry:
         self.gone = threading.Event()
 
     def takes(self, call: StoreCall, topic: str) -> bool:
-        """Whether it hits a call; counts it."""
+        """Whether it hits a call; counts the hit."""
         fault = self.fault
         if fault.count is not None and self.hits >= fault.count:
             return False
@@ -94,10 +94,10 @@ class _Entry:
 
 
 class StoreFaults:
-    """The faults of one store; asked by its calls, from many threads.
+    """The faults of one store; used by its calls, from many threads.
 
     Attributes:
-        on_hit: told of each hit.
+        on_hit: Called for each hit.
     """
 
     def __init__(self) -> None:
@@ -106,9 +106,9 @@ class StoreFaults:
         self.on_hit: OnHit = lambda number, call, topic: None
 
     def set(self, faults: Iterable[StoreFault]) -> None:
-        """Put exactly these in force; one that stays continues where it is.
+        """Replace the faults; one whose id stays keeps its counts.
 
-        Calls that hang or are slow because of another one continue.
+        Calls that hang or are slow because of a removed fault continue.
         """
         with self._lock:
             known = {entry.fault.id: entry for entry in self._entries}
@@ -120,10 +120,10 @@ class StoreFaults:
 
     @contextmanager
     def around(self, call: StoreCall, topic: str) -> Iterator[None]:
-        """Let a call suffer what it must, before and after the block that does its work.
+        """Apply the faults of a call, before and after the block that does its work.
 
         Raises:
-            RetriableRemoteStorageError: it is refused, or its answer is lost.
+            RetriableRemoteStorageError: The call is refused, or its answer is lost.
         """
         if not self._entries:
             yield
@@ -154,20 +154,20 @@ def _before(entry: _Entry, call: StoreCall) -> None:
 
 
 def with_faults(inner: RemoteStorageManager, faults: StoreFaults) -> RemoteStorageManager:
-    """A storage manager as `inner`, but for the calls that `faults` hit."""
+    """A storage manager as `inner`, except for the calls that `faults` hit."""
     if isinstance(inner, ClaimKeeper):
         return _ClaimingFaultyStore(inner, faults)
     return _FaultyStore(inner, faults)
 
 
 class _FaultyStore(RemoteStorageManager):
-    """Hands each call on, through its faults."""
+    """Passes each call on, through its faults."""
 
     def __init__(self, inner: RemoteStorageManager, faults: StoreFaults) -> None:
         self._inner, self._faults = inner, faults
 
     def __getattr__(self, name: str) -> Any:
-        """What a plugin has beside its interface: the list of its settings."""
+        """Further attributes of a plugin, such as its list of settings."""
         return getattr(self._inner, name)
 
     def configure(self, configs: Mapping[str, str]) -> None:
@@ -202,13 +202,13 @@ class _FaultyStore(RemoteStorageManager):
             self._inner.delete_log_segment_data(metadata)
 
     def close(self) -> None:
-        """See RemoteStorageManager; no call is left that hangs."""
+        """Close the plugin; hanging calls continue."""
         self._faults.set(())
         self._inner.close()
 
 
 class _ClaimingFaultyStore(_FaultyStore):
-    """The same around a plugin that keeps claims."""
+    """The same for a plugin that keeps claims."""
 
     @property
     def _keeper(self) -> ClaimKeeper:

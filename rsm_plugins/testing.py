@@ -10,8 +10,8 @@ A plugin author writes a class with one fixture and inherits the rest::
             yield manager
             manager.close()
 
-The promises live in `rsm_plugins.contract`, without pytest; `FaultyStorage`, for tests of whoever
-uses a plugin, in `rsm_plugins.contract.faulty_storage`.
+The promises are in `rsm_plugins.contract`, which does not import pytest. `FaultyStorage` (module
+`rsm_plugins.contract.faulty_storage`) is for tests of code that uses a plugin.
 """
 
 import pytest
@@ -50,11 +50,13 @@ __all__ = [
 
 
 class RemoteStorageManagerContract(AllPromises):
-    """What every storage plugin promises. Inherit, and give a fixture `manager`.
+    """The promises of every storage plugin as tests: inherit, and define the fixture `manager`.
 
-    What else an author may set is in `rsm_plugins.contract.base.Promises`: `large_segment_bytes`
-    for a plugin whose parts are larger, `wrong_settings` for one without `SETTINGS`. Promises are
-    kept by a plugin as a whole: each test gets a plugin of its own, and one closes it.
+    `manager` is a configured plugin. The fixtures `unreachable_manager`, `refusing_manager` and
+    `flaky_store` are optional: without them the tests that need them are skipped. A class may also
+    set the attributes of `rsm_plugins.contract.base.Promises`: `large_segment_bytes` for a plugin
+    whose parts are larger, `wrong_settings` for a plugin without `SETTINGS`. Each test needs a
+    plugin object of its own, since one of them closes it.
     """
 
     @pytest.fixture

@@ -1,1 +1,1 @@
-"""What a process stands on, as ports with a real and a simulated side. Floor 0."""
+"""The process's access to its machine, as ports with a real and a simulated side. Floor 0."""

@@ -26,19 +26,19 @@ class ChildProcess(Protocol):
         ...
 
     def kill(self) -> None:
-        """SIGKILL; fine when it is gone already."""
+        """Send SIGKILL; does nothing if it is gone already."""
         ...
 
     def exit_code(self) -> int | None:
-        """None while it runs; collects it when it has ended."""
+        """Its exit code, None while it runs; reaps it when it has ended."""
         ...
 
     def wait(self, timeout_s: float | None = None) -> int | None:
-        """Wait for its end; None if it runs on for so long."""
+        """Wait for its end; None if it still runs after `timeout_s`."""
         ...
 
     def starved_ms(self) -> float:
-        """How long its threads, added up, could have run and had no CPU; 0 where nobody knows."""
+        """Time in ms that its threads, in sum, waited for a CPU; 0 if it is not known."""
         ...
 
 
@@ -91,17 +91,17 @@ def start_child(
     """Start a module of ours as a process.
 
     Args:
-        module: what `python -m` runs.
-        arguments: its own.
-        descriptors: those it inherits, under the same numbers.
-        defaults: of its environment, where ours says nothing else.
+        module: As for `python -m`.
+        arguments: Of the module.
+        descriptors: Those that it inherits, under the same numbers.
+        defaults: Environment variables where ours does not set them.
     """
     environment = {**defaults, **os.environ}
     path = [str(_PACKAGES_ROOT)]
     if environment.get("PYTHONPATH"):
         path.append(environment["PYTHONPATH"])
     environment["PYTHONPATH"] = os.pathsep.join(path)
-    # -P: a `runtime` or `broker` in the working directory is somebody else's.
+    # -P: a `runtime` or `broker` in the working directory is not ours.
     child = subprocess.Popen(
         [sys.executable, "-P", "-m", module, *arguments],
         stdin=subprocess.DEVNULL,
@@ -117,14 +117,14 @@ def own_pid() -> int:
 
 
 def give_way(niceness: int) -> None:
-    """Let other processes have the processor first."""
+    """Lower this process's CPU priority by `niceness`."""
     os.nice(niceness)
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent dies; end now if that happened already.
+    """Let the kernel kill this process when its parent dies; exit if that has happened already.
 
-    The parent is the thread that started this process: it must live as long as its process.
+    The parent is the thread that started this process: it must exist as long as its process.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
@@ -137,8 +137,8 @@ def die_with_parent(parent_pid: int) -> None:
 def killing_children_on_error() -> Iterator[None]:
     """Kill the children that this thread starts within the block, where an exception ends it.
 
-    For a library that keeps its child to itself and leaves it behind on Ctrl-C. Children from
-    before the block, and those of other threads, run on.
+    For a library that hides its child and leaves it behind on Ctrl-C. Children from before the
+    block, and those of other threads, continue.
     """
     before = _children_of_this_thread()
     try:

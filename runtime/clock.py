@@ -1,8 +1,8 @@
-"""What time it is, as a port: the machine's clocks.
+"""The machine's clocks, as a port.
 
-Two times are needed. `wall_ms` is what records and clients speak of and may jump; `monotonic_ms` is
-for deadlines and never jumps, but does run on while the machine is suspended (CLOCK_BOOTTIME), so
-that a deadline that others also count cannot stand still here.
+`wall_ms` is the time in records and for clients, and may jump. `monotonic_ms` is for deadlines and
+never jumps. It also runs while the machine is suspended (CLOCK_BOOTTIME), since other nodes count
+these deadlines, too.
 """
 
 import time
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time; nothing else of ours may ask the operating system for it."""
+    """The time; no other code of ours may ask the operating system for it."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch; may jump in both directions."""
@@ -22,7 +22,7 @@ class Clock(Protocol):
         ...
 
     def monotonic_ns(self) -> int:
-        """The same time in nanoseconds; cheaper to ask for."""
+        """The same time in nanoseconds; cheaper to call."""
         ...
 
 
@@ -59,16 +59,16 @@ class ShiftedClock:
         return self._clock.wall_ms() + self.offset_ms
 
     def monotonic_ms(self) -> int:
-        """As the other clock: deadlines and sessions are not moved."""
+        """Milliseconds of the other clock: deadlines and sessions are not moved."""
         return self._clock.monotonic_ms()
 
     def monotonic_ns(self) -> int:
-        """As the other clock."""
+        """Nanoseconds of the other clock."""
         return self._clock.monotonic_ns()
 
 
 def shift(clock: Clock, offset_ms: int) -> None:
-    """Move the wall time of a clock, where that can be done."""
+    """Move the wall time of a `ShiftedClock`; does nothing for any other clock."""
     if isinstance(clock, ShiftedClock):
         clock.offset_ms = offset_ms
 

@@ -1,8 +1,8 @@
-"""The one place that touches files.
+"""The only module that accesses files.
 
-Files are held by `OpenFile`, which closes when nobody refers to it any more: a region handed to the
-network stays readable although its segment was deleted in the meantime. Every write either happened
-as a whole or raises `OSError`; what an error leaves behind is for recovery to validate.
+An `OpenFile` closes its descriptor when no reference to it is left: a region in the network's send
+queue stays readable although its segment was deleted meanwhile. Every write either happens as a
+whole or raises `OSError`; recovery validates the remains of an error.
 """
 
 import ctypes
@@ -26,10 +26,10 @@ _PROBE_BYTES = 1 << 20
 
 
 def raise_file_limit() -> int:
-    """Let this process hold as many files open as it may; returns how many.
+    """Raise this process's limit of open files to the hard limit; returns the limit.
 
-    The limit that a shell gives (often 1,024) is meant for programs that use `select`; every open
-    segment and every connection counts. A JVM does the same by itself.
+    The limit of a shell (often 1,024) is meant for programs that use `select`; every open segment
+    and every connection counts. A JVM does the same by itself.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -51,7 +51,7 @@ class LockHeldError(TidemarkError):
 
 
 class OpenFile:
-    """An open descriptor that closes itself at the end of its life."""
+    """An open descriptor that is closed with its last reference."""
 
     __slots__ = ("fd", "path")
 
@@ -60,15 +60,15 @@ class OpenFile:
         self.path = path
 
     def size(self) -> int:
-        """Bytes in the file now."""
+        """Present size of the file in bytes."""
         return os.fstat(self.fd).st_size
 
     def fileno(self) -> int:
-        """The descriptor, for whoever takes anything with one."""
+        """The descriptor, for functions that accept an object with a `fileno`."""
         return self.fd
 
     def close(self) -> None:
-        """Close now; only for files nobody else can still hold."""
+        """Close now; only for files without any other user."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
@@ -83,7 +83,7 @@ class OpenFile:
 
 
 class FileRegion:
-    """A stretch of a file that will be sent as it is; never copied into the heap."""
+    """A part of a file that is sent as it is; never copied into the heap."""
 
     __slots__ = ("file", "position", "size_bytes")
 
@@ -105,7 +105,7 @@ class Lock:
         self._file = file
 
     def release(self) -> None:
-        """Give the lock up; the file stays."""
+        """Release the lock; the file stays."""
         self._file.close()
 
 
@@ -150,14 +150,14 @@ class Disk:
         return OpenFile(os.open(path, flags, 0o644), path)
 
     def memfd(self, name: str) -> OpenFile:
-        """Make a file that lives in memory only and can be passed to another process."""
+        """Make a file in memory, which can be passed to another process."""
         return OpenFile(os.memfd_create(name, os.MFD_CLOEXEC), name)
 
     def lock(self, path: Path) -> Lock:
-        """Take the lock file at `path`, creating it if needed.
+        """Take the lock file at `path`, creating it if needed; never waits for it.
 
         Raises:
-            LockHeldError: somebody else holds it (it is not waited for).
+            LockHeldError: Another process holds it.
         """
         file = self.open_write(path)
         try:
@@ -191,9 +191,9 @@ class Disk:
         return b"".join(parts)
 
     def read_resident(self, file: OpenFile, position: int, size: int) -> bytes | None:
-        """As `read_at`, but None where it would wait for the disk.
+        """Read as `read_at` does, but None where that would wait for the disk.
 
-        Files of which the kernel cannot tell (tmpfs, memfd) are read.
+        Files for which the kernel has no answer (tmpfs, memfd) are read.
         """
         data = bytearray(size)
         try:
@@ -209,7 +209,7 @@ class Disk:
         return bytes(data[:got])
 
     def read_into(self, file: OpenFile, position: int, buffer: bytearray | memoryview) -> int:
-        """Fill `buffer` from `position`; say how many bytes came, fewer only at the file's end."""
+        """Fill `buffer` from `position`; returns the bytes read, fewer only at the file's end."""
         view = memoryview(buffer)
         got = 0
         while got < len(view):
@@ -229,7 +229,7 @@ class Disk:
         return self.read_at(file, 0, file.size())
 
     def boot_id(self) -> str:
-        """Of this start of the machine; "" where the operating system tells none."""
+        """Id of this boot of the machine; "" where the operating system has none."""
         try:
             file = self.open_read(_BOOT_ID)
             return os.pread(file.fd, 64, 0).decode().strip()  # it has no size
@@ -237,9 +237,9 @@ class Disk:
             return ""
 
     def is_resident(self, file: OpenFile, position: int, size: int) -> bool:
-        """Say whether reading this region will not wait for the disk.
+        """Whether a read of this region will not wait for the disk.
 
-        Files that are memory anyway (memfd, tmpfs) count as resident.
+        Files in memory (memfd, tmpfs) count as resident.
         """
         if size <= 0:
             return True
@@ -247,7 +247,7 @@ class Disk:
         return self._probe_pages(file, position, size) if answer is None else answer
 
     def _cachestat(self, file: OpenFile, position: int, size: int) -> bool | None:
-        """Ask the kernel in one call; None where it does not know this call."""
+        """Ask the kernel in one call; None if it does not support the call."""
         if self._syscall is None:
             self._syscall = ctypes.CDLL(None, use_errno=True).syscall
         first = position // _PAGE_BYTES
@@ -282,7 +282,7 @@ class Disk:
         return True
 
     def send_file(self, socket_fd: int, file: OpenFile, position: int, size: int) -> int:
-        """Send part of a file over a socket; say how many bytes went out, 0 at the file's end."""
+        """Send a part of a file over a socket; returns the number of bytes, 0 at the file's end."""
         return os.sendfile(socket_fd, file.fd, position, size)
 
     # -- write ----------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ class Disk:
                 written += os.pwrite(file.fd, view[written:], position + written)
 
     def fsync(self, file: OpenFile) -> None:
-        """Return when everything written so far survives a power cut."""
+        """Return once everything written so far survives a power failure."""
         os.fsync(file.fd)
 
     def fsync_path(self, path: Path) -> None:
@@ -341,7 +341,7 @@ class Disk:
         """Make a file that only its owner can read, durably.
 
         Raises:
-            FileExistsError: it is there; it is left as it is.
+            FileExistsError: It is there, and is left unchanged.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         file = OpenFile(os.open(path, flags, 0o600), path)
@@ -351,7 +351,7 @@ class Disk:
         self.fsync_path(path.parent)
 
     def permissions(self, path: Path) -> int:
-        """Who may do what with a file: the low nine bits of its mode."""
+        """Permissions of a file: the low nine bits of its mode."""
         return path.stat().st_mode & 0o777
 
     # -- names ----------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ class Disk:
             self.fsync_path(target.parent)
 
     def unlink(self, path: Path, *, missing_ok: bool = True) -> None:
-        """Remove a file's name; who holds it open can read on."""
+        """Remove a file's name; open descriptors stay readable."""
         path.unlink(missing_ok=missing_ok)
 
     def list_dir(self, path: Path) -> list[str]:
@@ -375,11 +375,11 @@ class Disk:
         return path.is_dir()
 
     def make_dirs(self, path: Path) -> None:
-        """Make a directory and its parents; fine if it is there."""
+        """Make a directory and its parents; does nothing if it is there."""
         path.mkdir(parents=True, exist_ok=True)
 
     def remove_tree(self, path: Path) -> None:
-        """Remove a directory with everything in it; fine if it is gone."""
+        """Remove a directory with everything in it; does nothing if it is gone."""
         if not path.is_dir():
             return
         for name in os.listdir(path):
@@ -400,12 +400,12 @@ class Disk:
         return found.f_bavail * found.f_frsize
 
     def total_bytes(self, path: Path) -> int:
-        """Bytes that the disk of a path has, free or not."""
+        """Size in bytes of the disk of a path, free or not."""
         found = os.statvfs(path)
         return found.f_blocks * found.f_frsize
 
     def exists(self, path: Path) -> bool:
-        """Whether something has this name."""
+        """Whether a file or directory of this name exists."""
         return path.exists()
 
     def size(self, path: Path) -> int:
@@ -413,30 +413,30 @@ class Disk:
         return path.stat().st_size
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
-        """Say when a file was last written."""
+        """Set the time of a file's last write, in ms since 1970."""
         os.utime(path, ns=(modified_ms * 1_000_000,) * 2)
 
     def modified_ms(self, path: Path) -> int:
-        """When the file was last written, wall clock."""
+        """Time of the file's last write, in ms since 1970."""
         return path.stat().st_mtime_ns // 1_000_000
 
 
 def _holder(file: OpenFile) -> int:
-    """The pid of the process that holds the lock of `file`; 0 or below where nobody shows it."""
+    """The pid of the process that holds the lock of `file`; 0 or below if it is not shown."""
     layout = "hhqqi"  # struct flock: type, whence, start, length, pid
     asked = struct.pack(layout, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     return int(struct.unpack(layout, fcntl.fcntl(file.fd, fcntl.F_GETLK, asked))[-1])
 
 
 def _nothing() -> None:
-    """Nobody is to be told."""
+    """The default of `Mapping._ended`."""
 
 
 class Mapping(mmap.mmap):
-    """The first bytes of a file, read-only; says when the last slice of it is gone.
+    """The first bytes of a file, read-only; calls back when the last slice of it is gone.
 
-    A socket copies from it while it sends; `sendfile` would leave the file's own pages in the
-    socket's queue, where whoever writes the file next would change what the peer receives.
+    A socket copies from it while it sends. `sendfile` would leave the file's own pages in the
+    socket's queue, where the next write to the file would change the bytes that the peer receives.
     """
 
     _ended: Callable[[], None] = staticmethod(_nothing)
@@ -446,9 +446,9 @@ class Mapping(mmap.mmap):
         """Map `size_bytes` of `file` and close it.
 
         Args:
-            file: not used by anybody else.
-            size_bytes: more than 0, at most the size of the file.
-            ended: called once when neither the view nor any slice of it exists any more.
+            file: Without any other user.
+            size_bytes: More than 0, at most the size of the file.
+            ended: Called once neither the view nor any slice of it exists any more.
         """
         mapping = cls(file.fd, size_bytes, access=mmap.ACCESS_READ)
         mapping._ended = ended
@@ -456,5 +456,5 @@ class Mapping(mmap.mmap):
         return memoryview(mapping)
 
     def __del__(self) -> None:
-        # In a cycle of garbage slices may still exist here, but nobody can reach them any more.
+        # In a cycle of garbage slices may still exist here, but they cannot be reached any more.
         self._ended()

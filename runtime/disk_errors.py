@@ -1,7 +1,7 @@
-"""What an OSError of a file says about its disk: broken, or merely too much asked of this process.
+"""The cause of a file's OSError: a broken disk, or an exhausted process.
 
-A broken disk takes its directory offline. A process that has used up its descriptors or memory has
-a healthy disk: the question that met it fails, and the next one may succeed.
+A broken disk takes its directory offline. A process without free descriptors or memory has a
+healthy disk: the request that met the error fails, and the next one may succeed.
 """
 
 import errno
@@ -31,22 +31,23 @@ PEER: Final = frozenset(
         errno.ENOBUFS,
     }
 )
-"""Errors of a connection: where a file is sent over a socket, they are not of the file."""
+"""Errors of a connection: when a file is sent over a socket, they do not concern the file."""
 
 
 LOG_EVERY_MS = 60_000
 MORE_FILES = "let the process open more files (ulimit -n, fs.file-max) or lower max.connections"
 DESCRIPTORS_RESERVED = 500
-"""For files beyond those that were open when a connection came; half where the limit is small."""
+"""Descriptors kept for files that are opened after a connection is accepted; half of the limit if
+it is small."""
 
 
 def is_exhausted(error: OSError) -> bool:
-    """Whether this process has too little left of something: the disk is not to blame."""
+    """Whether this process has run out of a resource, so that the disk is not the cause."""
     return error.errno in EXHAUSTED
 
 
 def remedy(error: OSError) -> str:
-    """What an operator can do about an error of exhaustion, for a log line."""
+    """The remedy for an error of exhaustion, for a log line."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return MORE_FILES
     if error.errno == errno.ENOMEM:
@@ -57,21 +58,20 @@ def remedy(error: OSError) -> str:
 def descriptors_for_connections() -> int:
     """Below this number a descriptor may be a connection's; those above are for files.
 
-    The system gives out the lowest free number. So connections that are refused from here on leave
-    a reserve which nothing but files can use: segments, indexes and checkpoints are opened when
-    they are needed.
+    The system assigns the lowest free number. So refusing connections from here on leaves a reserve
+    that only files can use: segments, indexes and checkpoints are opened when needed.
     """
     limit = descriptors_max()
     return limit - min(DESCRIPTORS_RESERVED, limit // 2)
 
 
 def descriptors_max() -> int:
-    """How many descriptors this process may have open."""
+    """Number of descriptors that this process may have open."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def open_descriptors() -> int:
-    """How many descriptors this process has open.
+    """Number of descriptors that this process has open.
 
     Before Linux 6.2 that takes a microsecond or more for each of them.
     """
@@ -83,7 +83,7 @@ def half_done(error: OSError, what: str) -> OSError:
     """The error of a step that must not stay half done: never one of exhaustion.
 
     Returns:
-        An error whose cause is `error`, also where it is kept and not raised.
+        An error whose cause is `error`, even if it is kept and not raised.
     """
     made = OSError(errno.EIO, f"{what}: {error}")
     made.__cause__ = error
@@ -91,7 +91,7 @@ def half_done(error: OSError, what: str) -> OSError:
 
 
 class Seldom:
-    """Says what happens again and again once a minute, with how often it happened meanwhile."""
+    """Logs a repeated event once a minute, with the number of lines left out."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock, self._lock = clock or SystemClock(), Lock()
@@ -103,7 +103,7 @@ class Seldom:
         self._log(logger, logging.ERROR, text)
 
     def warning(self, logger: logging.Logger, text: str) -> None:
-        """As `error`, at WARNING."""
+        """Log at WARNING, unless the last line is less than a minute old. Thread-safe."""
         self._log(logger, logging.WARNING, text)
 
     def _log(self, logger: logging.Logger, level: int, text: str) -> None:
@@ -117,11 +117,11 @@ class Seldom:
 
 
 exhaustion: Final = Seldom()
-"""For all who meet an error of exhaustion: one line a minute tells an operator enough."""
+"""Shared by all callers: one line a minute about exhaustion is enough for an operator."""
 
 
 def is_of_exhaustion(logger: logging.Logger, what: str, error: OSError) -> bool:
-    """Whether `what` cannot be used for now only; then it is said, once a minute."""
+    """Whether `what` cannot be used only for now; then that is logged, once a minute."""
     if not is_exhausted(error):
         return False
     exhaustion.error(logger, f"{what} cannot be used now: {error}: {remedy(error)}")

@@ -1,6 +1,6 @@
-"""The one place that makes threads.
+"""The only module that makes threads.
 
-A pool's results come back into the event loop by `Pool.run` alone, so partition state is only ever
+Results of a pool return to the event loop through `Pool.run` alone, so partition state is only
 touched by the loop's thread.
 """
 
@@ -76,7 +76,7 @@ class ThreadPool:
 
     @property
     def waiting(self) -> int:
-        """How many calls no thread has begun with."""
+        """Number of calls that no thread has begun."""
         return self._executor._work_queue.qsize()
 
     def shutdown(self, *, wait: bool = True) -> None:
@@ -97,7 +97,7 @@ class InlinePool:
         future: Future[T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - handed over to whoever asks for the result
+        except Exception as error:  # noqa: BLE001 - raised again by `result`
             future.set_exception(error)
         return future
 
@@ -115,34 +115,34 @@ def make_pool(name: str, threads: int) -> Pool:
 
 
 class Executors(Protocol):
-    """The pools of a process: one for each name, shared by everybody who asks for it."""
+    """The pools of a process, by name, shared by all callers."""
 
     @property
     def commit(self) -> Pool:
-        """Fsyncs that somebody waits for; short calls only."""
+        """Fsyncs with a waiter; short calls only."""
         ...
 
     @property
     def reads(self) -> Pool:
-        """Reads of what is not in memory, and look-ups in it, that somebody waits for."""
+        """Reads from disk with a waiter, and look-ups in their data."""
         ...
 
     @property
     def background(self) -> Pool:
-        """Work on disks that nobody waits for: late flushes, checkpoints, unlinking."""
+        """Work on disks without a waiter: late flushes, checkpoints, unlinking."""
         ...
 
     @property
     def changes(self) -> Pool:
-        """Partitions that are made, removed, or change their role: one batch at a time."""
+        """Work on partitions that are made, removed, or change their role: one batch at a time."""
         ...
 
     def pool(self, name: str, threads: int) -> Pool:
-        """The pool of that name; the first call for a name says how many threads it may have."""
+        """The pool of that name; its number of threads is set by the first call."""
         ...
 
     def waiting(self) -> Mapping[str, int]:
-        """How many calls no thread has begun with, by the name of the pool."""
+        """Number of calls that no thread has begun, by the name of the pool."""
         ...
 
     def shutdown(self, *, wait: bool = True) -> None:
@@ -198,7 +198,7 @@ AT_ONCE: Final = 8
 
 
 def side_by_side(pool: Pool, calls: Sequence[Callable[[], T]]) -> list[Future[T]]:
-    """Make calls on a pool and wait for all: a few at a time, so that others' calls come between.
+    """Make calls on a pool and wait for all: a few at a time, so that other calls come between.
 
     Not for a thread of that pool.
     """
@@ -213,25 +213,25 @@ def side_by_side(pool: Pool, calls: Sequence[Callable[[], T]]) -> list[Future[T]
 
 
 mutexes: Callable[[], AbstractContextManager[object]] = threading.Lock
-"""What `make_mutex` makes; a simulation, whose threads never block, has its own."""
+"""The type of `make_mutex`; a simulation, whose threads never block, sets its own."""
 
 
 def make_mutex() -> AbstractContextManager[object]:
-    """Make a lock that the loop waits for (checkpoints), or that is held while a thread waits."""
+    """Make a lock for which the loop waits (checkpoints), or that is held while a thread waits."""
     return mutexes()
 
 
 def favour_the_loop() -> None:
-    """Let threads that work in Python give way to the event loop soon, in the whole process.
+    """Shorten the switch interval, so that computing threads yield to the event loop sooner.
 
-    The loop gives the interpreter's lock up at each call of the system, several times a request.
-    A thread that computes meanwhile hands it back after the switch interval, not before.
+    The loop releases the interpreter's lock at each system call, several times a request. A thread
+    that computes meanwhile returns it only after the switch interval. Affects the whole process.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
 def spawn_thread(name: str, fn: Callable[[], object], *, daemon: bool = True) -> threading.Thread:
-    """Start a thread of its own for work that never ends by itself (a link's reader, say)."""
+    """Start a thread for work that never ends by itself, such as a link's reader."""
     thread = threading.Thread(target=fn, name=name, daemon=daemon)
     thread.start()
     return thread

@@ -1,4 +1,4 @@
-"""Log lines that say whom they are about, and outside text made safe to print."""
+"""Log lines with their subject as a prefix, and text from outside made safe to print."""
 
 import logging
 import threading
@@ -41,12 +41,12 @@ def escape(text: str | bytes, limit: int = 200) -> str:
 
 
 class Outage:
-    """Says once that something fails and once that it works again, however often it is tried.
+    """Logs once that something fails and once that it works again, for any number of attempts.
 
     Attempts may end in several threads.
 
     Attributes:
-        reason: of the last failed attempt; None: the last one was good, or there was none.
+        reason: Of the last failed attempt; None: the last one succeeded, or there was none.
     """
 
     __slots__ = ("_failed_attempts", "_lock", "_log", "_what", "reason")
@@ -59,7 +59,7 @@ class Outage:
 
     @property
     def failed_attempts(self) -> int:
-        """How many have failed since the last good one."""
+        """Number of failures since the last success."""
         return self._failed_attempts
 
     def failed(self, reason: object) -> None:
@@ -72,7 +72,7 @@ class Outage:
             self._log.error("%s fails: reason=%s", self._what, reason)
 
     def succeeded(self) -> None:
-        """Note a good attempt; the first after an outage is logged."""
+        """Note a successful attempt; the first after an outage is logged."""
         if not self._failed_attempts:  # nearly always, and then without the lock
             return
         with self._lock:

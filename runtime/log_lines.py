@@ -1,6 +1,6 @@
 """Log lines of a process: one form for all processes of a node, as text or as JSON.
 
-As text a line is one of Kafka's, with the time zone that Kafka leaves out:
+A text line has Kafka's form, with the time zone that Kafka leaves out:
 
     [2026-11-30 19:58:00,092+00:00] INFO started: node_id=1 (broker.broker)
     [2026-11-30 19:58:00,110+00:00] INFO tier: the claim is taken: number=3 (rlm.maintenance.claim)
@@ -43,7 +43,7 @@ class _Lines(logging.Formatter):
         self._process, self._is_json = process, as_json
 
     def in_form(self, form: str) -> "_Lines":
-        """Return the same for another of FORMATS."""
+        """The same formatter for another of FORMATS."""
         return _Lines(self._process, as_json=form == "json")
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802  (logging's name)
@@ -89,10 +89,10 @@ def log_to(stream: TextIO, *, process: str = "") -> None:
 
 @contextmanager
 def also_logged_to(path: Path) -> Iterator[None]:
-    """Send this process's log to a file, too, within the block, in the form that it has then.
+    """Send this process's log also to a file within the block, in the present form.
 
-    The file is begun again when it would exceed `FILE_BYTES_MAX`; one that was there continues, and
-    the one before it is kept as `NAME.1`.
+    The file is begun again when it would exceed `FILE_BYTES_MAX`, and the one before it is kept as
+    `NAME.1`. An existing file is continued.
     """
     root = logging.getLogger()
     handler = RotatingFileHandler(
@@ -110,9 +110,9 @@ def also_logged_to(path: Path) -> Iterator[None]:
 
 
 class QuietStart(logging.Filter):
-    """Keeps INFO lines of some packages from the handlers of now, until told that it is over.
+    """Keeps INFO lines of some packages from the present handlers, until `is_over` is called.
 
-    Warnings pass, and so do the lines of `progress`: how far a long start is.
+    Warnings pass, and so do the lines of `progress`, which show how far a long start is.
     """
 
     def __init__(self, packages: Sequence[str], progress: Sequence[str]) -> None:
@@ -131,19 +131,19 @@ class QuietStart(logging.Filter):
         )
 
     def is_over(self) -> None:
-        """Let everything pass."""
+        """Remove the filter: all lines pass from now on."""
         for handler in logging.getLogger().handlers:
             handler.removeFilter(self)
 
 
 def apply_log_settings(levels: Iterable[str], form: str) -> None:
-    """Take `tidemark.log.level` and `tidemark.log.format`, which were checked.
+    """Apply `tidemark.log.level` and `tidemark.log.format`, which were checked.
 
-    Does nothing where the log is somebody else's: `log_to` was not called, or did nothing.
+    Does nothing where the log belongs to another program: `log_to` was not called, or did nothing.
 
     Args:
         levels: `LEVEL` for all loggers, `PACKAGE=LEVEL` for those below a package.
-        form: one of FORMATS.
+        form: One of FORMATS.
     """
     ours = [
         (handler, handler.formatter)

@@ -1,13 +1,13 @@
-"""Finds what holds an event loop, always on and without a cost per callback.
+"""Finds callbacks that hold an event loop, always on and without a cost per callback.
 
-An iteration is what the loop runs between two waits for its descriptors; a client that comes
-meanwhile waits for its end. A thread looks some 30 times a second at which iteration runs and since
-when: both stand in the frame of asyncio's `_run_once`. An iteration that does not end is looked at
-more often, and its frames name the callback. Debug mode would say the same, at two clock readings a
+An iteration is the work of the loop between two waits for its descriptors; a client that sends
+meanwhile waits for its end. A thread checks some 30 times a second which iteration runs and since
+when: both are in the frame of asyncio's `_run_once`. An iteration that does not end is checked more
+often, and its frames name the callback. Debug mode would log the same, at two clock readings per
 callback.
 
-The time in which the loop's thread could have run and had no CPU, and the time that the hypervisor
-kept, are told apart and not counted: a busy machine is no fault of the callback.
+The time in which the loop's thread waited for a CPU, and the time that the hypervisor kept, are
+separated and not counted: a busy machine is no fault of the callback.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ from runtime.thread_accounts import Accounts, Gap, KernelAccounts, LockAccounts,
 log = logging.getLogger(__name__)
 
 GAP_MS: Final = 50
-"""What counts as a gap."""
+"""Lower bound of a gap."""
 WARN_MS: Final = 100
 STILL_HELD_MS: Final = 5_000
 """An iteration that has not ended by then has a line of its own, and again at double the time."""
 POLL_MS: Final = 30
 SUSPECT_MS: Final = 15
-"""Turns older than this are looked at each `POLL_CLOSELY_MS`."""
+"""Iterations older than this are checked each `POLL_CLOSELY_MS`."""
 POLL_CLOSELY_MS: Final = 5
 READ_EACH_S: Final = 1
 QUIET_MS: Final = 10_000
@@ -49,12 +49,12 @@ _RUN_HANDLE: Final[CodeType] = events.Handle._run.__code__
 
 
 class Sight(NamedTuple):
-    """What a loop was seen doing.
+    """The work of a loop at one moment.
 
     Attributes:
-        began_s: when its iteration began, on the loop's clock.
-        callback: qualified name of the callback or coroutine, with its module.
-        place: the innermost frames, innermost first.
+        began_s: Beginning of its iteration, on the loop's clock.
+        callback: Qualified name of the callback or coroutine, with its module.
+        place: The innermost frames, innermost first.
     """
 
     began_s: float
@@ -63,7 +63,7 @@ class Sight(NamedTuple):
 
 
 def sight_of(frame: FrameType | None) -> Sight | None:
-    """What a loop does whose thread's innermost frame this is; None while it waits."""
+    """The work of a loop, from its thread's innermost frame; None while it waits."""
     frames: list[FrameType] = []
     callback = "asyncio"
     while frame is not None and frame.f_code is not _RUN_ONCE:
@@ -94,7 +94,7 @@ def _handle_name(frame: FrameType) -> str:
 
 
 def busy_threads(frames: dict[int, FrameType], watched: int) -> str:
-    """Where the threads are, but for the watched one, that do not wait for work."""
+    """The frames of all threads that do not wait for work, except the watched one."""
     busy = [
         f"{_name(frame)}:{frame.f_lineno}"
         for thread_id, frame in frames.items()
@@ -130,7 +130,7 @@ class _Iteration:
 
 
 class _Quiet:
-    """Since when a callback is not named again, and what it did since."""
+    """Gaps of a callback that are not logged: since when, how many, and the longest."""
 
     __slots__ = ("longest_ms", "more", "since_s")
 
@@ -197,15 +197,15 @@ class LoopWatch:
     """Watches the event loop of one thread from another.
 
     Attributes:
-        report: what was found.
+        report: The gaps that were found.
     """
 
     def __init__(self, metrics: Registry, prefix: str) -> None:
         """Watch the loop that runs, or will run, on the calling thread.
 
         Args:
-            metrics: counts gaps.
-            prefix: of the metrics' names; the tier has one of its own: both are on one page.
+            metrics: Counts gaps.
+            prefix: Of the metrics' names; the tier has one of its own, since both are on one page.
         """
         self.report = GapReport(metrics, prefix)
         self._thread_id = threading.get_ident()
@@ -241,7 +241,7 @@ class LoopWatch:
         return self._accounts.read(with_stolen=with_stolen)._replace(lock_ms=self._lock_ms)
 
     def _poll(self, now_s: float, lacked_ms: float) -> None:
-        """See what the loop does; `lacked_ms` is how long this thread lacked the lock before."""
+        """Check the loop's work; `lacked_ms` is how long this thread lacked the lock before."""
         # A pass of the collector calls Python, and so may let the loop continue while the
         # interpreter still holds a pointer to a frame of it.
         with resting_collector():
@@ -268,8 +268,8 @@ class LoopWatch:
         if iteration is None:
             before = accounts
             if (now_s - sight.began_s) * 1_000 > POLL_MS + SUSPECT_MS:
-                # This thread comes late itself, as on a busy machine: what the loop's thread
-                # waited for since the look before is part of it.
+                # This thread is late itself, as on a busy machine: the loop's thread has waited for
+                # a CPU since the check before, which is part of it.
                 before = self._last_read._replace(stolen_ms=accounts.stolen_ms)
             iteration = self._iteration = _Iteration(sight.began_s, before)
         iteration.seen(sight, now_s, accounts)

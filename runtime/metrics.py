@@ -1,8 +1,8 @@
 """Numbers about the process, cheap to count and printed in Prometheus' text format.
 
 The hot path adds to a bound child (`counter.labels("orders").inc(n)`): one attribute addition.
-Gauges may be functions that are asked only when somebody looks. The page is made in pieces, so that
-an event loop can do other things in between, however many values there are.
+Gauges may be functions that are called only for a page. The page is made in pieces, so that an
+event loop can do other things in between, however many values there are.
 """
 
 from bisect import bisect_left
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 Rows: TypeAlias = Iterator[Row | None]
-"""None: a good moment for a pause, in the middle of a long computation."""
+"""None: a pause is possible here, in the middle of a long computation."""
 
 
 class Sample(NamedTuple):
@@ -86,12 +86,12 @@ class Counter:
         child.value += amount
 
     def value(self, *labels: str) -> float:
-        """What was counted so far, 0 for labels never seen."""
+        """The present count, 0 for labels never seen."""
         child = self._children.get(labels)
         return 0 if child is None else child.value
 
     def total(self) -> float:
-        """What was counted over all labels, those of removed children too; O(children)."""
+        """The count over all labels, those of removed children too; O(children)."""
         return self._gone + sum(child.value for child in self._children.values())
 
     def remove(self, *labels: str) -> None:
@@ -113,11 +113,11 @@ GaugeFn: TypeAlias = Callable[
 
 
 class Gauge:
-    """A number that goes up and down, set or asked for.
+    """A number that goes up and down, set or computed.
 
-    With `fn` it is asked when somebody looks: for a number, or a mapping from label values, or for
-    an iterator of these pairs where there are thousands. Such an iterator runs on while other
-    things happen, and may yield None where it has computed for long without a value.
+    With `fn` it is computed for each page: a number, a mapping from label values, or an iterator of
+    these pairs where there are thousands. Other work may be done while such an iterator runs, and
+    it may yield None where it has computed for long without a value.
     """
 
     __slots__ = ("_fn", "_values", "help", "label_names", "name")
@@ -154,7 +154,7 @@ class Gauge:
 
 
 class AskedCounter(Gauge):
-    """A number that only grows, counted elsewhere and asked for when somebody looks."""
+    """A number that only grows, counted elsewhere and read for each page."""
 
     __slots__ = ()
     type = "counter"
@@ -172,14 +172,14 @@ class HistogramChild:
         self.sum: float = 0
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Count a value, so many times."""
+        """Count a value `times` times."""
         self.buckets[bisect_left(self._bounds, value)] += times
         self.count += times
         self.sum += value * times
 
 
 class Histogram:
-    """How values are spread, in cumulative buckets with inclusive upper bounds."""
+    """The distribution of values, in cumulative buckets with inclusive upper bounds."""
 
     __slots__ = ("_bounds", "_children", "help", "label_names", "name")
     type = "histogram"
@@ -250,13 +250,13 @@ class Registry:
     def gauge(
         self, name: str, help: str, labelnames: Sequence[str] = (), fn: GaugeFn | None = None
     ) -> Gauge:
-        """A number that is set, or asked of `fn` when somebody looks."""
+        """A number that is set, or computed by `fn` for each page."""
         metric = self._add(Gauge(name, help, labelnames, fn))
         assert isinstance(metric, Gauge)
         return metric
 
     def asked_counter(self, name: str, help: str, fn: GaugeFn) -> AskedCounter:
-        """A number that only grows, asked of `fn` when somebody looks."""
+        """A number that only grows, read from `fn` for each page."""
         metric = self._add(AskedCounter(name, help, (), fn))
         assert isinstance(metric, AskedCounter)
         return metric
@@ -282,7 +282,7 @@ class Registry:
         return list(self._metrics.values())
 
     def samples(self) -> list[Sample]:
-        """Every value, for those who do not want text."""
+        """Every value, for callers that need no text."""
         return [
             Sample(one.name + row.suffix, one.type, one.help, _named(one, row), row.value)
             for one in self._metrics.values()
@@ -317,7 +317,7 @@ def _named(metric: Metric, row: Row) -> dict[str, str]:
 
 
 def _lines(metric: Metric) -> Iterator[str | None]:
-    """The lines of a metric, nothing where it has no value; None: a good moment for a pause."""
+    """The lines of a metric, none if it has no value; None: a pause is possible here."""
     names = [f'{name}="' for name in metric.label_names]
     head = f"# HELP {metric.name} {_escape_help(metric.help)}\n# TYPE {metric.name} {metric.type}\n"
     for row in metric.rows():
@@ -370,7 +370,7 @@ class Recent:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Note how long the block takes, in ms."""
+        """Note the duration of the block, in ms."""
         began_ms = self._clock.monotonic_ms()
         try:
             yield
@@ -392,7 +392,7 @@ class Recent:
 
     @property
     def idle_ratio(self) -> float:
-        """Which part of the window was not taken by the values, as times in ms: 1 for all of it."""
+        """Part of the window that the values, as times in ms, do not fill: 1 for all of it."""
         self._age()
         began_ms = max(self._began_ms - self._window_ms // 2, self._since_ms)
         passed_ms = self._clock.monotonic_ms() - began_ms

@@ -1,8 +1,8 @@
-"""What a process stands on, as one value.
+"""The ports of a process, as one value.
 
-Everything that is not the same at every run comes in through here: time, threads, files,
-randomness. A process is given the machine's (`system_ports`), a simulation the ones of
-`tests.support.sim.ports`; nothing between knows which.
+All input that differs between runs comes through these: time, threads, files, randomness. A process
+gets the machine's (`system_ports`), a simulation those of `tests.support.sim.ports`. No code
+between depends on the difference.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from runtime.scheduler import LoopScheduler, Scheduler
 class Isolation:
     """Whether this process is cut off from others, for tests; for the event loop's thread only.
 
-    The connections that it opens go through here, and those that its listeners accept: it is cut
-    off at once and as a whole, whatever the others do.
+    All connections are registered here, those that the process opens and those that its listeners
+    accept. So it is cut off at once and as a whole, independent of the other processes.
 
     Attributes:
-        is_cut: it opens no connection to another process, and listeners accept none.
+        is_cut: The process opens no connection to another process, and its listeners accept none.
     """
 
     def __init__(self) -> None:
@@ -33,13 +33,13 @@ class Isolation:
         self._ends: dict[object, Callable[[], None]] = {}
 
     def cut(self, kept: frozenset[str] = frozenset()) -> None:
-        """End all connections but those of the listeners `kept`, and let no new one begin."""
+        """End all connections except those of the listeners `kept`, and permit no new ones."""
         self.is_cut, self._kept = True, kept
         for end in list(self._ends.values()):
             end()
 
     def heal(self) -> None:
-        """Let connections begin again."""
+        """Permit connections again."""
         self.is_cut = False
 
     def admits(self, listener_name: str) -> bool:
@@ -47,26 +47,26 @@ class Isolation:
         return not self.is_cut or listener_name in self._kept
 
     def add(self, holder: object, end: Callable[[], None]) -> None:
-        """Have `end` called at each cut; it ends what `holder` may not have then."""
+        """Call `end` at each cut; it must end the forbidden connections of `holder`."""
         self._ends[holder] = end
 
     def discard(self, holder: object) -> None:
-        """Forget what `add` was told; fine where it was told nothing."""
+        """Remove what `add` registered, if anything."""
         self._ends.pop(holder, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What a process stands on.
+    """The ports of a process.
 
     Attributes:
-        clock: what time it is.
-        scheduler: calls on the process's event loop, later and again.
-        executors: pools of threads beside the loop.
-        disk: files.
-        rng: randomness.
-        metrics: everything that is counted in the process.
-        isolation: whether its connections to other processes are cut.
+        clock: The time.
+        scheduler: Calls on the process's event loop, later and repeated.
+        executors: Pools of threads beside the loop.
+        disk: Files.
+        rng: Randomness.
+        metrics: All metrics of the process.
+        isolation: Whether its connections to other processes are cut.
     """
 
     clock: Clock
@@ -79,7 +79,7 @@ class Ports:
 
 
 def system_ports(loop: asyncio.AbstractEventLoop) -> Ports:
-    """Make the machine's own, for the process whose event loop this is."""
+    """The machine's ports, for the process with this event loop."""
     return Ports(
         clock=SystemClock(),
         scheduler=LoopScheduler(loop),

@@ -1,7 +1,7 @@
-"""What a process takes of its machine, and which version it runs, for the page of metrics.
+"""A process's use of its machine, and its version, for the page of metrics.
 
-Names are those that Prometheus' client libraries give every process (prometheus.io, Process
-metrics). Each value is one small read of /proc when somebody looks.
+Names are those of Prometheus' client libraries (prometheus.io, Process metrics). Each value is one
+small read of /proc for each page.
 """
 
 import os
@@ -28,8 +28,8 @@ def register_process(metrics: Registry, prefix: str = "") -> None:
     """Register memory, CPU, descriptors, threads and start time of this process.
 
     Args:
-        metrics: of the process.
-        prefix: of all names, where two processes share a page.
+        metrics: Of the process.
+        prefix: Of all names, where two processes share a page.
     """
     name = f"{prefix}process_"
     metrics.asked_counter(f"{name}cpu_seconds_total", "CPU time of the process.", time.process_time)
@@ -49,7 +49,7 @@ def register_process(metrics: Registry, prefix: str = "") -> None:
 
 
 def register_build(metrics: Registry) -> None:
-    """Register which version runs, as labels of a 1."""
+    """Register the version, as labels of a 1."""
     labels = installed_version(), platform.python_version()
     metrics.gauge("tidemark_build_info", "1, with what runs as labels.", ("version", "python")).set(
         1, *labels
@@ -63,7 +63,7 @@ def resident_bytes() -> int:
 
 @cache
 def start_time_s() -> float:
-    """When this process started, in seconds since 1970."""
+    """Start time of this process, in seconds since 1970."""
     fields = (_SELF / "stat").read_text().rpartition(")")[2].split()
     (boot,) = (
         line.split()[1]

@@ -1,6 +1,6 @@
 """Names errors of plugins: one that the interface does not have, with its class and place.
 
-A plugin may raise anything. The text of a `KeyError` alone says nothing to its author.
+A plugin may raise anything. The text of a `KeyError` alone does not help its author.
 """
 
 import sys
@@ -10,11 +10,11 @@ from typing import Final
 _NO_AUTHORS: Final = sys.stdlib_module_names | {
     "kafka_protocol", "rlm", "rlmm", "rsm_plugins", "runtime", "tenacity", "tidemark",
 }  # fmt: skip
-"""Packages whose frames say nothing of a plugin of somebody else."""
+"""Packages whose frames do not belong to a third party's plugin."""
 
 
 def described(error: BaseException) -> str:
-    """Class and message of an error; where the plugin raised it if its interface has none such."""
+    """Class and message of an error, and for one outside the interface the place in the plugin."""
     text = str(error)
     text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return text if _is_declared(error, "rsm_plugins") else text + raised_at(error)
@@ -27,7 +27,7 @@ def named(error: BaseException) -> str:
 
 
 def raised_at(error: BaseException) -> str:
-    """` (FILE:LINE)`: of frames neither ours nor Python's, the last one of the first package."""
+    """` (FILE:LINE)` of the plugin: of foreign frames, the last one of the first package; or ""."""
     frames = [
         (frame.f_globals.get("__name__", "").partition(".")[0], frame, line)
         for frame, line in traceback.walk_tb(error.__traceback__)

@@ -13,7 +13,7 @@ _LEADING_DASH = 0b111110
 
 
 class Rng(Protocol):
-    """Gives random values; nothing else of ours may make them."""
+    """Random values; no other code of ours may make them."""
 
     def random(self) -> float:
         """A number in [0, 1)."""
@@ -25,7 +25,7 @@ class Rng(Protocol):
 
 
 def usable(raw: bytes) -> bool:
-    """Neither reserved, nor an option in text form."""
+    """Whether the id is not reserved, and its text is no option."""
     return raw[0] >> 2 != _LEADING_DASH and int.from_bytes(raw, "big") >= _RESERVED_IDS_END
 
 
@@ -66,5 +66,5 @@ class Backoff:
         return min(pause * (1 + self._jitter * (2 * self._rng.random() - 1)), self._max_ms)
 
     def reset(self) -> None:
-        """It worked."""
+        """Begin again with the first pause, after a success."""
         self._failures = 0

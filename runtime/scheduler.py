@@ -17,7 +17,7 @@ class Timer(Protocol):
     """A call that has not happened yet, or happens again and again."""
 
     def cancel(self) -> None:
-        """See to it that no further call starts; fine to call twice."""
+        """Prevent all further calls; may be called twice."""
         ...
 
 
@@ -25,7 +25,7 @@ class Scheduler(Protocol):
     """Calls functions at a later time."""
 
     def call_soon(self, fn: Callable[[], object]) -> None:
-        """Call `fn` on the loop's thread, after what is due there now; from any thread."""
+        """Call `fn` on the loop's thread, after the calls due there now; from any thread."""
         ...
 
     def call_later(self, delay_ms: float, fn: Callable[[], object]) -> Timer:
@@ -38,7 +38,7 @@ class Scheduler(Protocol):
 
 
 def run_guarded(fn: Callable[[], object], name: str) -> None:
-    """Run a scheduled function; what it raises is logged."""
+    """Run a scheduled function; its errors are logged."""
     try:
         fn()
     except Exception:  # a loop top: one failed pass must not end all later ones
@@ -72,7 +72,7 @@ class _LoopRepeater:
 
 
 class LoopScheduler:
-    """Timers of an asyncio loop; but for `call_soon`, use it from that loop's thread only."""
+    """Timers of an asyncio loop; only `call_soon` may be called from other threads."""
 
     __slots__ = ("_loop",)
 
@@ -82,7 +82,7 @@ class LoopScheduler:
     def call_soon(self, fn: Callable[[], object]) -> None:
         """Call `fn` on the loop's thread soon; from any thread."""
         if asyncio._get_running_loop() is self._loop:
-            self._loop.call_soon(fn)  # it is awake: nothing needs to go through its pipe
+            self._loop.call_soon(fn)  # it is awake: no need to go through its pipe
         else:
             self._loop.call_soon_threadsafe(fn)
 

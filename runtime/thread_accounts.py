@@ -1,4 +1,4 @@
-"""Where a thread's time went: its own work, a busy machine, the interpreter's lock, or a wait."""
+"""Accounts of a thread's time: its own work, a busy machine, the interpreter's lock, waits."""
 
 import gc
 import os
@@ -11,12 +11,12 @@ _TICK_MS: Final = 1_000 // os.sysconf("SC_CLK_TCK")
 
 
 class Accounts(NamedTuple):
-    """What is said of a thread, counted from some start; zeros where the kernel says nothing."""
+    """Times of a thread, counted from some start; zeros where the kernel has none."""
 
     cpu_ms: float = 0
-    """It ran."""
+    """Time on a CPU."""
     runnable_ms: float = 0
-    """It could have run, and another one had the CPU."""
+    """Time in which it could have run, and waited for a CPU."""
     stolen_ms: float = 0
     """Time of this machine's CPUs that the hypervisor gave to others."""
     lock_ms: float = 0
@@ -26,16 +26,16 @@ class Accounts(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A stretch of time that took long, and where it went.
+    """A long interval, and its parts.
 
     Attributes:
-        held_ms: the whole of it, the sum of the next five.
-        cpu_ms: its thread ran.
-        runnable_ms: its thread waited for a CPU.
-        stolen_ms: the hypervisor ran somebody else.
-        lock_ms: another thread had the interpreter's lock.
-        blocked_ms: the rest: a disk, say, or a lock.
-        full_collections: passes of the garbage collector over all objects meanwhile.
+        held_ms: All of it, the sum of the next five.
+        cpu_ms: Its thread ran.
+        runnable_ms: Its thread waited for a CPU.
+        stolen_ms: The hypervisor ran another machine.
+        lock_ms: Another thread had the interpreter's lock.
+        blocked_ms: The rest, for example a disk, or a lock.
+        full_collections: Passes of the garbage collector over all objects meanwhile.
     """
 
     held_ms: float
@@ -48,16 +48,16 @@ class Gap(NamedTuple):
 
     @property
     def own_ms(self) -> float:
-        """The part that no busy machine explains."""
+        """The part that a busy machine does not explain."""
         return self.held_ms - self.runnable_ms - self.stolen_ms
 
 
 def account_for(held_ms: float, before: Accounts, after: Accounts) -> Gap:
-    """Say where the time went; each part is cut to what those before it leave.
+    """Divide an interval into its parts; each part is at most what those before it leave.
 
-    The readings may span more than the gap, then running and waiting for a CPU share it as they
-    share the span. A watching thread lacks the lock also while the watched one has it: that is
-    CPU time.
+    The readings may span more than the interval. Then running and waiting for a CPU have the same
+    shares of it as of the span. A watching thread lacks the lock also while the watched one has it:
+    that is CPU time.
     """
     cpu_ms = after.cpu_ms - before.cpu_ms
     runnable_ms = after.runnable_ms - before.runnable_ms
@@ -77,7 +77,7 @@ def account_for(held_ms: float, before: Accounts, after: Accounts) -> Gap:
 
 
 class KernelAccounts:
-    """Reads the accounts of the thread that makes this; any thread may read.
+    """Reads the accounts of the thread that creates this object; any thread may read.
 
     Source: Linux, Documentation/scheduler/sched-stats.rst (schedstat) and proc(5) (stat).
     """
@@ -87,7 +87,7 @@ class KernelAccounts:
         self._stat = _opened("/proc/stat")
 
     def read(self, *, with_stolen: bool) -> Accounts:
-        """What is known now; what was stolen costs more on machines with many CPUs."""
+        """Present accounts; stolen time costs more to read on machines with many CPUs."""
         collections = gc.get_stats()[2]["collections"]
         stolen_ms = self._stolen_ms() if with_stolen else 0
         try:
@@ -105,7 +105,7 @@ class KernelAccounts:
             return 0
 
     def close(self) -> None:
-        """Read no more."""
+        """Close the files; no later reads."""
         for fd in (self._schedstat, self._stat):
             if fd >= 0:
                 os.close(fd)
@@ -120,7 +120,7 @@ def _opened(path: str) -> int:
 
 
 class LockAccounts:
-    """How long the thread that makes this did not get the interpreter's lock after its sleeps."""
+    """Time that the creating thread lacked the interpreter's lock after its sleeps."""
 
     _FEW_MS: Final = 10
     _READ_AT_LEAST_EACH: Final = 32
@@ -146,5 +146,5 @@ class LockAccounts:
         return max(0.0, min(late_ms, (self._cpu_s - before_s) * 1_000))
 
     def close(self) -> None:
-        """Say no more."""
+        """Close the files; no later calls."""
         self._kernel.close()

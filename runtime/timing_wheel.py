@@ -1,12 +1,12 @@
 """Very many timers on one timer of the loop: a hierarchical timing wheel.
 
-For deadlines that are set and cancelled far more often than they are met, as sessions are. Setting
-and cancelling take the same time however many timers there are. A level has `SLOTS` slots, and a
-slot of a level holds what is due within a whole turn of the level below; when its time comes, its
-timers move down. A bit mask a level finds the next slot that is not empty.
+For deadlines that are set and cancelled far more often than they are met, such as sessions. Setting
+and cancelling take the same time for any number of timers. A level has `SLOTS` slots. A slot of a
+level holds the timers of a whole turn of the level below; at its time they move down. A bit mask
+per level finds the next slot that is not empty.
 
-Deadlines are monotonic milliseconds. A timer never fires early; it fires up to `TICK_MS` late, and
-later only when the loop is held or very many are due at once.
+Deadlines are monotonic milliseconds. A timer never fires early. It fires up to `TICK_MS` late, and
+later only when the loop is held or very many timers are due at once.
 
 Source: Varghese and Lauck, Hashed and Hierarchical Timing Wheels (1987).
 """
@@ -20,7 +20,7 @@ from runtime.scheduler import Scheduler, Timer, run_guarded
 K = TypeVar("K", bound=Hashable)
 
 TICK_MS: Final = 1
-"""Clients count in ms: one that waits out a session asks right behind its end."""
+"""Clients count in ms: one that waits for the end of a session sends right after it."""
 SLOTS: Final = 64
 LEVELS: Final = 4
 """The highest level reaches 4.6 hours; later deadlines come down to their own place by then."""
@@ -42,7 +42,7 @@ class _Level(Generic[K]):
         self.occupied = 0
 
     def next_tick(self, now: int) -> int | None:
-        """When the first slot that is not empty begins, None if all are."""
+        """Beginning of the first slot that is not empty, None if all are."""
         if not self.occupied:
             return None
         position = now >> self.shift
@@ -52,12 +52,12 @@ class _Level(Generic[K]):
 
 
 class TimingWheel(Generic[K]):
-    """Calls a function with a key when the key's time has come; lives on the loop."""
+    """Calls a function with a key at the key's time; on the loop's thread only."""
 
     __slots__ = ("_armed", "_clock", "_due", "_fire", "_levels", "_now", "_places", "_scheduler")
 
     def __init__(self, clock: Clock, scheduler: Scheduler, fire: Callable[[K], object]) -> None:
-        """Wait for nothing yet; `fire` may set and cancel timers, what it raises is logged."""
+        """Wait for nothing yet; `fire` may set and cancel timers, its errors are logged."""
         self._clock, self._scheduler, self._fire = clock, scheduler, fire
         self._levels: list[_Level[K]] = [_Level(number) for number in range(LEVELS)]
         self._places: dict[K, tuple[_Level[K] | None, dict[K, int], int]] = {}
@@ -66,21 +66,21 @@ class TimingWheel(Generic[K]):
         self._armed: tuple[int, Timer] | None = None  # the tick at which the loop's timer comes
 
     def __len__(self) -> int:
-        """How many timers wait."""
+        """Number of waiting timers."""
         return len(self._places)
 
     def set(self, key: K, at_ms: int) -> None:
-        """Fire `key` at `at_ms` (monotonic); an earlier wish for this key is forgotten."""
+        """Fire `key` at `at_ms` (monotonic); replaces an earlier timer of this key."""
         self.cancel(key)
         tick = -(-at_ms // TICK_MS)
-        if not self._places:  # nothing was waited for, and so the wheel stood still
+        if not self._places:  # no timer waited, so the wheel stood still
             self._now = max(self._now, self._clock.monotonic_ms() // TICK_MS)
         self._place(key, tick)
         if self._armed is None or tick < self._armed[0]:
             self._arm()
 
     def cancel(self, key: K) -> None:
-        """Do not fire `key`; fine if nothing was set."""
+        """Do not fire `key`; does nothing if it has no timer."""
         place = self._places.pop(key, None)
         if place is not None:
             level, slot, index = place
@@ -89,7 +89,7 @@ class TimingWheel(Generic[K]):
                 level.occupied &= ~(1 << index)
 
     def stop(self) -> None:
-        """Forget all timers."""
+        """Cancel all timers."""
         self._places.clear()
         self._due.clear()
         self._levels = [_Level(number) for number in range(LEVELS)]
@@ -146,7 +146,7 @@ class TimingWheel(Generic[K]):
         self._arm()
 
     def _advance_to(self, tick: int) -> None:
-        """Take what begins at `tick` out of its slots, from the highest level down."""
+        """Take the timers of `tick` out of their slots, from the highest level down."""
         self._now = tick
         for level in reversed(self._levels):
             if tick & ((1 << level.shift) - 1):

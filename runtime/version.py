@@ -1,4 +1,4 @@
-"""Which version of Tidemark runs, and how more of it is installed."""
+"""The running version of Tidemark, and the commands that install its extras."""
 
 from importlib.metadata import PackageNotFoundError, version
 
@@ -12,7 +12,7 @@ def installed_version() -> str:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs what an extra of `tidemark-broker` needs.
+    """The command that installs an extra of `tidemark-broker`.
 
     It names a clone, as the documentation does: the package is on no index.
     """

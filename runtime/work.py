@@ -1,9 +1,9 @@
 """Long work on the event loop's thread: in steps, with calls on pools and waits between them.
 
-Such work is a generator. It yields None where other work of the loop may come first, an `OnPool`
-for a call beside the loop, whose result or error it is sent, and an `Until` to wait for something
-that others bring about. How long a step is, is counted and not measured: a simulation that runs
-again pauses at the same places.
+Such work is a generator. It yields None where other work of the loop may run first, an `OnPool` for
+a call beside the loop, whose result or error it is sent, and an `Until` to wait for an event. The
+length of a step is counted and not measured, so that a repeated simulation pauses at the same
+places.
 
     @stepwise
     def added_up(numbers: Sequence[int]) -> Steps[int]:
@@ -63,12 +63,12 @@ class OnPool:
 
 
 Wait = Callable[[Callable[[], None]], None]
-"""Calls the function that it is given on the loop, once, now or later."""
+"""Calls its argument on the loop, once, now or later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """Continue when `wait` has called what it is given."""
+    """Continue when `wait` has called its argument."""
 
     wait: Wait
 
@@ -82,7 +82,7 @@ STEP_WORK: Final = 3_000
 
 
 class Pace:
-    """Counts work, and says where a step is over."""
+    """Counts work, and decides where a step ends."""
 
     __slots__ = ("_done",)
 
@@ -129,7 +129,7 @@ def at_once(steps: Steps[R]) -> R:
 
 
 async def run_in_steps(steps: Steps[R]) -> R:
-    """Take all steps, with a turn of everything else on the loop after each."""
+    """Take all steps, with an iteration of the loop's other work after each."""
     while True:
         try:
             next(steps)
@@ -156,7 +156,7 @@ def result_or_rest(steps: Steps[R]) -> R | Coroutine[Any, Any, R]:
 
 @coroutine
 def _yield_to_others() -> Steps[None]:
-    """As `asyncio.sleep(0)`: a task that gets None is resumed behind what is ready."""
+    """Yield like `asyncio.sleep(0)`: a task that gets None resumes after the ready ones."""
     yield
 
 
@@ -169,7 +169,7 @@ class Runner:
     """Runs the work that `begin` makes, never two at a time; use it from the loop's thread only.
 
     Attributes:
-        is_closed: it begins nothing any more.
+        is_closed: It begins no work any more.
     """
 
     __slots__ = (
@@ -196,10 +196,10 @@ class Runner:
         """Run nothing yet.
 
         Args:
-            begin: makes the work, which ends when there is nothing to do.
-            scheduler: calls on the loop's thread.
-            failed: is given what the work raised; the next `start` begins again.
-            around: what each step is taken in, to measure it, say.
+            begin: Makes the work, which ends when there is nothing to do.
+            scheduler: Calls on the loop's thread.
+            failed: Gets the error that ended the work; the next `start` begins again.
+            around: Context manager around each step, for example to measure it.
         """
         self._begin, self._scheduler = begin, scheduler
         self._failed, self._around = failed, around
@@ -215,7 +215,7 @@ class Runner:
         return self._work is not None
 
     def start(self) -> None:
-        """Begin, unless work runs, which then looks for more itself before it ends.
+        """Begin, unless work runs: that looks for more itself before it ends.
 
         The first step is taken now; short work ends in it.
         """
@@ -229,7 +229,7 @@ class Runner:
         self._check_idle()
 
     def cancel(self) -> None:
-        """End the work where it is, and begin none any more; `failed` is not called.
+        """End the work at its present step, and begin none any more; `failed` is not called.
 
         A call that is on a pool continues.
         """
@@ -239,7 +239,7 @@ class Runner:
             work.close()
 
     async def stop(self) -> None:
-        """Like `cancel`, but the work is ended only when its call on a pool has."""
+        """Cancel once the work's call on a pool has ended."""
         self.is_closed = True
         if self._call is not None:
             pool, future = self._call
@@ -340,9 +340,9 @@ class WorkQueue(Runner):
         """Begin with nothing to do.
 
         Args:
-            pool: makes the calls.
-            scheduler: brings results back to the loop.
-            on_error: gets what a call, or a `done`, raises; nothing is begun after it.
+            pool: Makes the calls.
+            scheduler: Returns results to the loop.
+            on_error: Gets the error of a call, or of a `done`; nothing is begun after it.
         """
         super().__init__(self._work_off, scheduler, failed=self._fail)
         self._pool, self._on_error = pool, on_error
@@ -350,16 +350,16 @@ class WorkQueue(Runner):
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to do; so it is for the `done` of the last piece."""
+        """Whether there is nothing to do; also True within the `done` of the last piece."""
         return not self._pieces
 
     def add(
         self, call: Callable[[], R], done: Callable[[R], None], *, first: Wait | None = None
     ) -> None:
-        """Make `call` on the pool after what was added before, then `done(result)` on the loop.
+        """Make `call` on the pool after all that was added before, then `done(result)` on the loop.
 
-        With `first`, `first(begin)` is called on the loop when its turn has come, and the call is
-        made when `begin` is called.
+        With `first`, `first(begin)` is called on the loop in its turn, and the call is made when
+        `begin` is called.
         """
         self._pieces.append(_Piece(call, done, first))
         self.start()

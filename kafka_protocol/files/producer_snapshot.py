@@ -27,12 +27,13 @@ class ProducerEntry(NamedTuple):
     """State of one producer with a batch of it; the last one of a producer has its newest batch.
 
     Attributes:
-        last_sequence: of the batch's last record; -1 when only markers were seen.
-        last_offset: of that record (inclusive); -1 likewise.
-        offset_delta: last offset minus first offset of the batch.
-        timestamp: max timestamp (ms) of the batch, or of a marker that came after the newest one.
-        coordinator_epoch: of the last marker, -1 without.
-        current_txn_first_offset: where its open transaction began, -1 without, and before the last.
+        last_sequence: Of the batch's last record; -1 when only markers were seen.
+        last_offset: Of that record (inclusive); -1 likewise.
+        offset_delta: Last offset minus first offset of the batch.
+        timestamp: Max timestamp (ms) of the batch, or of a marker that came after the newest one.
+        coordinator_epoch: Of the last marker, -1 without.
+        current_txn_first_offset: First offset of its open transaction, -1 without, and in all
+            entries but the producer's last.
     """
 
     producer_id: int

@@ -58,13 +58,13 @@ class BatchHeader(NamedTuple):
     """The 61 bytes before a batch's records, in their order on disk.
 
     Attributes:
-        base_offset: offset of the first record, given by the broker.
-        batch_length: bytes after this field (the whole batch is 12 more).
-        last_offset_delta: last offset minus base offset; kept by compaction.
-        base_timestamp: ms since the epoch of the first record; the delete horizon if that bit is
-            set; -1 in a batch without timestamps.
-        max_timestamp: largest timestamp of the records, or the append time (LogAppendTime).
-        record_count: records inside; 0 only where compaction emptied the batch.
+        base_offset: Offset of the first record, assigned by the broker.
+        batch_length: Bytes after this field (the whole batch is 12 more).
+        last_offset_delta: Last offset minus base offset; kept by compaction.
+        base_timestamp: Timestamp of the first record, in ms since 1970; the delete horizon if that
+            bit is set; -1 in a batch without timestamps.
+        max_timestamp: Largest timestamp of the records, or the append time (LogAppendTime).
+        record_count: Records inside; 0 only where compaction emptied the batch.
     """
 
     base_offset: int

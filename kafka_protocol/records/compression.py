@@ -1,8 +1,8 @@
 """The five codecs of record batches: in pieces under a cap, and as a whole.
 
-Producers' batches pass a broker unopened; this is for the places that must look inside. What a
-client wrote and nobody has opened yet is read in pieces (`inflated`, `deflated`); `decompress` and
-`compress` are for what is known to fit in memory.
+Producers' batches pass a broker unopened; this is for the places that must look inside. Untrusted
+data of a client is read in pieces (`inflated`, `deflated`). `decompress` and `compress` are for
+data that is known to fit in memory.
 """
 
 import zlib
@@ -98,9 +98,9 @@ def _of_size(pieces: Iterable[Buffer], size_bytes: int) -> Iterator[bytes]:
 def inflated(codec: int, data: Buffer, *, max_bytes: int = MAX_INFLATED_BYTES) -> Iterator[bytes]:
     """Inflate the records of one batch.
 
-    What is held at once does not depend on what comes out: a piece, and what the codec must
-    remember (a window of zstd, one block of snappy or lz4). No length a client wrote is
-    trusted, and a claim alone allocates nothing.
+    The memory in use does not depend on the inflated size: a piece, and the state of the codec (a
+    window of zstd, one block of snappy or lz4). No length from a client is trusted, and a claimed
+    length alone allocates nothing.
 
     Framings: gzip as RFC 1952; snappy as xerial blocks (one bare block is read, too: librdkafka
     sends it); lz4 frames with independent blocks only; zstd frames.
@@ -152,7 +152,7 @@ def _pieces(parts: Iterator[bytes], max_bytes: int) -> Iterator[bytes]:
 _GZIP_MAX_MEMBERS = 1000
 """Kafka's clients write a single one."""
 _GZIP_SLICE = 16 * 1024
-"""What zlib leaves over of its input is copied at each call."""
+"""Size of one input: zlib copies the unused rest of its input at each call."""
 
 
 def _gzip(data: memoryview) -> Iterator[bytes]:

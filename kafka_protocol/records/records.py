@@ -58,7 +58,7 @@ def iter_records(
 ) -> Iterator[Record]:
     """Read the records of the batch at `position`; its checksum is not looked at.
 
-    Held at once is one record, whatever the batch inflates to.
+    Only one record is in memory at a time, for any inflated size.
 
     Args:
         buf: holds the whole batch.
@@ -210,18 +210,18 @@ def build_batch(
     """Build a batch.
 
     Args:
-        records: a `Record` keeps its offset (holes are fine), a tuple of four gets the one after
+        records: A `Record` keeps its offset (holes are fine). A tuple of four gets the offset after
             the record before it.
-        base_offset: of the first record.
+        base_offset: Of the first record.
         leader_epoch: -1 from clients.
-        codec: compression of the records.
+        codec: Compression of the records.
         producer_id: -1 without idempotence.
-        producer_epoch: likewise.
-        base_sequence: sequence number of the first record, likewise.
-        is_transactional: sets bit 4.
-        is_control: sets bit 5.
-        log_append_time_ms: the broker's time instead of the records' own.
-        level: of the codec, None for its default.
+        producer_epoch: Likewise.
+        base_sequence: Sequence number of the first record, likewise.
+        is_transactional: Sets bit 4.
+        is_control: Sets bit 5.
+        log_append_time_ms: The broker's time instead of the records' own.
+        level: Of the codec, None for its default.
 
     Returns:
         The batch with its checksum; a bytearray, so that it can be patched in place.

@@ -1,7 +1,7 @@
-"""Walks over the records of a batch without holding them: what they say of themselves is enough.
+"""Walks over the records of a batch without holding them, for facts about each record.
 
-A record that is inflated in several pieces is walked over in these, so that a batch costs the same
-memory whatever it inflates to.
+A record that is inflated in several pieces is walked over piece by piece, so that the memory for a
+batch does not depend on its inflated size.
 """
 
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ _LENGTH_BYTES_MAX: Final = 5
 
 
 class Glimpse(NamedTuple):
-    """What is seen of a record.
+    """Facts about a record.
 
     Attributes:
-        offset: absolute.
-        timestamp: ms since the epoch; the append time where the batch has one.
-        has_key: its key is not null.
+        offset: Absolute.
+        timestamp: In ms since 1970; the append time if the batch has one.
+        has_key: Its key is not null.
     """
 
     offset: int

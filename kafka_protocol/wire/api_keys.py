@@ -95,7 +95,7 @@ class ApiKey(IntEnum):
 
 
 PRIVATE: Final = frozenset({ApiKey.RAISE_LEADER_EPOCHS, ApiKey.UPDATE_REMOVED_TOPICS})
-"""Of ours alone: brokers ask them of the active controller, and no client is told of them."""
+"""APIs of ours only: brokers send them to the active controller; clients do not see them."""
 
 
 _NEVER = 1 << 15

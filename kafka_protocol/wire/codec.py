@@ -48,13 +48,13 @@ class Message:
     """One message (or record, or header) in all its versions.
 
     Attributes:
-        name: as in Kafka: `ProduceRequest`, `TopicRecord`.
-        api_key: the API's or the record's number; None where there is none.
-        min_version: lowest version there is a schema of.
-        max_version: highest one.
-        flexible_from: first flexible version (KIP-482), None if none is.
-        all_elements_max: elements that its arrays may have together (inclusive).
-        cls: the value's class; keyword constructor, attributes in Python's case.
+        name: As in Kafka: `ProduceRequest`, `TopicRecord`.
+        api_key: The API's or the record's number; None if it has none.
+        min_version: Lowest version that has a schema.
+        max_version: Highest one.
+        flexible_from: First flexible version (KIP-482), None if none is.
+        all_elements_max: Bound of the elements of all its arrays together (inclusive).
+        cls: The value's class; keyword constructor, attributes in Python's case.
     """
 
     def __init__(self, schema_line: str) -> None:

@@ -27,7 +27,7 @@ from kafka_protocol.wire.schema import (
 from kafka_protocol.wire.structs import bind, default_source
 
 STRING_MAX_BYTES = 32_767
-"""What a string may hold: also compact strings keep Kafka's limit of the 2-byte length."""
+"""Bound of a string: compact strings keep Kafka's limit of the 2-byte length, too."""
 
 
 def compile_decoder(

@@ -156,7 +156,7 @@ class _EncodeWriter:
         """The whole function."""
         if self._in_steps:
             self._line(f"step_end = {_STEP_BYTES}")
-            self._line("if False: yield")  # a generator, whatever is in the struct
+            self._line("if False: yield")  # a generator for any struct
         self._struct(struct, cls, "value")
         self._flush()
         self._line("return out")

@@ -23,11 +23,11 @@ _MERGE_BYTES = 16 * 1024
 
 
 class RequestHeader(NamedTuple):
-    """What stands in front of every request.
+    """The header of every request.
 
     Attributes:
         client_id: None when the client sent null.
-        body_offset: where the body begins in the frame.
+        body_offset: Position of the body in the frame.
     """
 
     api_key: int
@@ -57,7 +57,7 @@ def read_request_header(frame: Buffer) -> RequestHeader:
                 raise MalformedMessageError("client id is longer than the frame")
             client_id = str(frame[10:position], "utf-8", "replace")
         if api_key == ApiKey.API_VERSIONS and api_version > _API_VERSIONS_MAX:
-            pass  # answered whatever follows, so that the client learns what we speak
+            pass  # answered in any case, so that the client learns our versions
         elif request_header_version(api_key, api_version) == 2:
             if frame[position] == 0:
                 position += 1

@@ -61,7 +61,7 @@ def continue_uvarint(buf: Buffer, position: int, first: int) -> tuple[int, int]:
 
 
 def skip_tags(buf: Buffer, position: int) -> int:
-    """Skip a whole tagged section, whatever it holds; returns the position after it."""
+    """Skip a whole tagged section of any content; returns the position after it."""
     count, position = read_uvarint(buf, position)
     if count > MAX_TAGS:
         raise MalformedMessageError(f"{count} tagged fields in one section")

@@ -49,10 +49,10 @@ class Cap(NamedTuple):
 
     How many elements the arrays of one message may have together.
 
-    Honest counts of nested arrays in a frame of 100 MiB make hundreds of millions of objects.
-    Each API has the cap that its largest sensible request needs, so that a hostile one costs no
-    more memory than that: the schema of a request names it. What a cap refuses is no message,
-    and ends its connection.
+    Nested arrays with true counts in a frame of 100 MiB make hundreds of millions of objects. Each
+    API has the cap that its largest sensible request needs, so that a hostile one costs no more
+    memory than that. The schema of a request names the cap. A request above it is malformed, and
+    ends its connection.
 
     DIFFERS: Kafka has no such caps.
 
@@ -78,8 +78,8 @@ CAPS: Final[Mapping[str, Cap]] = {
 """By the words that schemas of requests with arrays have at the end of their heads."""
 
 ELEMENTS_MAX: Final = 250_000
-"""Of what nodes of the own cluster send (answers) or wrote (records), and of all unknown tagged
-fields of a message, which are skipped."""
+"""Bound for messages of nodes of this cluster (answers) or their files (records), and for all
+unknown tagged fields of a message, which are skipped."""
 
 
 class Default(Enum):
@@ -140,14 +140,14 @@ class Field:
     """One field of a struct.
 
     Attributes:
-        name: as in Kafka's schema.
-        attribute: the same in Python's case.
-        versions: where it exists, given that its parent does.
-        nullable: where null may stand for it, likewise.
-        tag: number in the tagged section, None for positional fields.
-        tagged: versions in which it is tagged.
+        name: As in Kafka's schema.
+        attribute: The same in Python's case.
+        versions: Where it exists, given that its parent does.
+        nullable: Where null may stand for it, likewise.
+        tag: Number in the tagged section, None for positional fields.
+        tagged: Versions in which it is tagged.
         compact: False for the one string that keeps its 2-byte length everywhere.
-        default: value when absent; for structs and arrays None or `Default.MADE`.
+        default: Value when absent; for structs and arrays None or `Default.MADE`.
     """
 
     name: str

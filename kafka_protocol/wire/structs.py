@@ -13,7 +13,7 @@ from kafka_protocol.wire.schema import ArrayType, Default, Field, FieldType, Str
 
 
 class StructBase:
-    """What the classes of all structs share."""
+    """The base of the classes of all structs."""
 
     __slots__ = ()
     _fields: ClassVar[tuple[str, ...]] = ()

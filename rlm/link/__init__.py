@@ -1,1 +1,1 @@
-"""What passes between broker and tier: messages, and how they get across."""
+"""The link between broker and tier: its messages and its transport."""

@@ -1,12 +1,12 @@
-"""Questions and answers between two sides that may die at any moment.
+"""Requests and answers between two processes, each of which may die at any moment.
 
 `Endpoint` knows which request an answer belongs to and nothing of sockets; a `Transport` carries
 envelopes and descriptors. The real transport is `rlm.link.socket_transport`; tests and the
 simulator connect two endpoints by `FakeLink`, which delays, and dies with either side.
 
-Any thread may ask, answer and send; requests arrive on the one thread that drives the transport.
-A request ends in exactly one of: its answer, `LinkFailureError` (the other side answered
-`Failure`), `LinkEndedError`.
+Any thread may ask, answer and send; requests arrive on the one thread that drives the transport. A
+request ends in exactly one of: its answer, `LinkFailureError` (the other side answered `Failure`),
+`LinkEndedError`.
 """
 
 import threading
@@ -22,11 +22,11 @@ from runtime.disk import OpenFile
 
 
 class LinkEndedError(TidemarkError):
-    """The other process is gone, or this side closed the link; whether it acted is not known."""
+    """The other process is gone, or this side closed the link; it may have acted on the request."""
 
 
 class LinkFailureError(TidemarkError):
-    """The other side could not do what was asked."""
+    """The other side answered that it cannot do what was asked."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -62,10 +62,10 @@ M = TypeVar("M", bound=AnyMessage)
 
 
 class RequestHandler(Protocol):
-    """What an owner does with a request; `reply(message, files=())` may be called later, once."""
+    """Handles a request; `reply(message, files=())` may be called later, once."""
 
     def __call__(self, received: Received, reply: Reply) -> None:
-        """Take a request or a one-way message (its reply goes nowhere)."""
+        """Accept a request or a one-way message; the reply to a one-way message is dropped."""
         ...
 
 
@@ -103,7 +103,7 @@ class Endpoint:
         return future
 
     def tell(self, message: AnyMessage) -> None:
-        """Send a message that has no answer; lost without a word if the link is down."""
+        """Send a message that has no answer; dropped silently if the link is down."""
         self._send(Envelope(ONE_WAY, 0, 0, message), ())
 
     def _send(self, envelope: Envelope, files: Sequence[OpenFile]) -> None:
@@ -116,7 +116,7 @@ class Endpoint:
             self.end()
 
     def deliver(self, envelope: Envelope, files: tuple[OpenFile, ...]) -> None:
-        """Take what the transport received (called on the transport's thread)."""
+        """Accept a message from the transport, on the transport's thread."""
         received = Received(envelope.body, files)
         if envelope.kind == ANSWER:
             with self._lock:
@@ -140,7 +140,7 @@ class Endpoint:
         self._on_request(received, reply)
 
     def end(self) -> None:
-        """The link is down: fail what waits, tell the owner once. Safe from any thread."""
+        """Mark the link as down: fail pending requests and call `on_end` once. From any thread."""
         with self._lock:
             if self._ended:
                 return
@@ -155,9 +155,9 @@ class Endpoint:
 
 
 class FakeLink:
-    """Two endpoints in one process; nothing arrives until the test says so.
+    """Two endpoints in one process; a message arrives only when the test delivers it.
 
-    `pump` delivers what is on its way, oldest first; `cut` drops the rest and ends both sides.
+    `pump` delivers queued messages, oldest first; `cut` drops the rest and ends both sides.
     """
 
     def __init__(self, left: Endpoint, right: Endpoint) -> None:
@@ -173,7 +173,7 @@ class FakeLink:
         self._queue.append((to, envelope, tuple(files)))
 
     def pump(self, count: int = 1_000_000) -> int:
-        """Deliver up to `count` messages, also such as these cause; say how many it were."""
+        """Deliver up to `count` messages, including those that they cause; returns their number."""
         delivered = 0
         while self._queue and delivered < count:
             to, envelope, files = self._queue.popleft()
@@ -182,7 +182,7 @@ class FakeLink:
         return delivered
 
     def cut(self) -> None:
-        """One of the sides died."""
+        """One of the two sides died."""
         self._cut = True
         self._queue.clear()
         for side in self._sides:

@@ -1,8 +1,8 @@
 """The messages between a broker and its tier process: the ports of this package, as data.
 
-Every message about a partition names topic id, partition and leader epoch; whoever gets an answer
-for another id or an older epoch drops it. Offsets: `end` is exclusive, `last` is inclusive. File
-descriptors travel beside a message (SCM_RIGHTS), in the order its fields name them.
+Every message about a partition has its topic id, partition and leader epoch. The receiver drops an
+answer for another id or an older epoch. Offsets: `end` is exclusive, `last` is inclusive. File
+descriptors travel beside a message (SCM_RIGHTS), in the order of its fields.
 
 Each request has exactly one answer, or `Failure`. Source: docs/tiering.md, "Two processes".
 """
@@ -21,22 +21,22 @@ from runtime.health_reasons import HealthText
 class RunPasses(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Copy and expire now, without waiting for the interval.
 
-    Answer: Ack once each partition that is ready has ended a copy pass and an expiration pass that
-    began after this message came.
+    Answer: Ack once each ready partition has ended a copy pass and an expiration pass that began
+    after this message arrived.
     """
 
 
 class SetStoreFaults(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Exactly these faults of the store are in force. Answer: Ack, not taken without a wrapper.
+    """Replace the faults of the store by these. Answer: Ack, not taken if the store has no wrapper.
 
-    Of a fault that hits so often and no more, `count` is what was left of it.
+    `count` of a fault that hits a limited number of times is the number that is left.
     """
 
     faults: list[StoreFault]
 
 
 class StoreFaultHit(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """One-way: a fault of the store hits a call, which feels it after this was sent."""
+    """One-way: a fault of the store is about to hit a call."""
 
     fault_id: int
     call: StoreCall
@@ -44,21 +44,20 @@ class StoreFaultHit(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 ControlMessage: TypeAlias = RunPasses | SetStoreFaults | StoreFaultHit
-"""All of them: a union."""
 
 
 class Connect(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The broker takes connections. Answer: Ack once the metadata manager took its settings.
+    """The broker accepts connections. Answer: Ack once the metadata manager took its settings.
 
     Attributes:
-        client_settings: what the manager's Kafka clients need for these connections, by
-            librdkafka's names. The token by which the broker knows them is among it.
+        client_settings: Settings of the manager's Kafka clients for these connections, by
+            librdkafka's names. They include the token by which the broker authenticates them.
     """
 
     client_settings: dict[str, str] = {}
 
     def __repr__(self) -> str:
-        """The names alone."""
+        """Without the values, which include secrets."""
         return f"Connect({sorted(self.client_settings)})"
 
 
@@ -76,7 +75,7 @@ class PartitionMessage(Message, frozen=True, array_like=True, tag=True):
 
 # ---------------------------------------------------------------- answers without facts
 class Ack(Message, frozen=True, array_like=True, tag=True):
-    """Done. `taken` is False where the other side refused what it was told, and may say why."""
+    """Done. `taken` is False where the receiver refuses the request; `reason` may say why."""
 
     taken: bool = True
     reason: str = ""
@@ -91,20 +90,22 @@ class Failure(Message, frozen=True, array_like=True, tag=True):
 
 # ---------------------------------------------------------------- broker to tier
 class Configure(Message, frozen=True, array_like=True, tag=True):
-    """First message: who you are. Answer: Configured once the storage plugin took its settings.
+    """First message, with all settings.
 
-    Those of the metadata manager are looked at as far as that is possible without its topic.
+    Answer: Configured once the storage plugin accepted its own.
+
+    The metadata manager's settings are checked as far as that is possible without its topic.
     """
 
     config: TierConfig
 
 
 class Configured(Message, frozen=True, array_like=True, tag=True):
-    """The plugin took its settings.
+    """The storage plugin accepted its settings.
 
     Attributes:
-        public_settings: names (prefix removed) of those that are no secrets.
-        store: which one it has.
+        public_settings: Names (prefix removed) of the settings that are not secret.
+        store: Identity of its store.
     """
 
     public_settings: list[str]
@@ -118,13 +119,13 @@ class Reconfigure(Message, frozen=True, array_like=True, tag=True):
 
 
 class PartitionSettings(msgspec.Struct, frozen=True, array_like=True):
-    """What a topic's configuration says to its tier. -1: no limit.
+    """The part of a topic's configuration that its tier needs. -1: no limit.
 
     Attributes:
-        mode: "active", "read_only" (remote.log.copy.disable: nothing more is copied, total
-            retention continues) or "drop" (tiering was switched off and its remote data is to go).
-        copy_lag_ms, copy_lag_bytes: how long, or until how many newer bytes exist, a closed segment
-            waits before it is copied; 0 ms: not at all.
+        mode: "active", "read_only" (remote.log.copy.disable: no new copies, total retention
+            continues) or "drop" (tiering was switched off, and the remote data is to be deleted).
+        copy_lag_ms, copy_lag_bytes: A closed segment is copied after this time, or once this many
+            newer bytes exist; 0 ms: at once.
     """
 
     mode: str = "active"
@@ -135,12 +136,12 @@ class PartitionSettings(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Assign(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """This broker hosts the partition; again when role, epoch or settings change. Answer: Ack.
+    """This broker hosts the partition; sent again when role, epoch or settings change. Answer: Ack.
 
     Attributes:
-        metadata_offset: of the image in which the topic was seen to exist, -1 if unknown.
-        unclean_epoch: leader epoch of the unclean election that the partition has not recovered
-            from, -1 where there is none: what lineages before it wrote proves nothing any more.
+        metadata_offset: Offset of the image in which the topic was seen, -1 if unknown.
+        unclean_epoch: Leader epoch of the unclean election that the partition has not recovered
+            from, -1 if there is none. Records of earlier lineages prove nothing any more.
     """
 
     topic: str
@@ -158,18 +159,17 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
     """Read batches from `offset` on, as far as they belong to `offset_epoch`. Answer: ReadAnswer.
 
     Attributes:
-        offset_epoch: epoch of `offset` on the leader's chain.
-        epoch_end: first offset that is not of that epoch (exclusive).
-        max_bytes: bound of the answer; `min_one_batch` lets one larger batch through.
-        read_committed: aborted transactions are wanted with it.
-        chain: (epoch, start offset) from that epoch on, if wanted: this lineage alone counts.
-        wait_ms: how long the asker waits; the answer comes by then, with data or without.
-        holder: the connection that it is for: what it is leased counts against it until that is
-            sent.
-        read_ahead_bytes: the answer may go so far beyond `max_bytes`, for the reader's next
-            questions.
-        at_follower: this broker follows the partition: the tier reads first what the metadata topic
-            holds at the question, as other owners write it. REPLICA_NOT_AVAILABLE where it cannot.
+        offset_epoch: Epoch of `offset` on the leader's epoch chain.
+        epoch_end: First offset that is not of that epoch (exclusive end).
+        max_bytes: Bound of the answer; `min_one_batch` lets one larger batch through.
+        read_committed: Aborted transactions are wanted with the batches.
+        chain: (epoch, start offset) from that epoch on, if wanted: only this lineage is read.
+        wait_ms: Longest wait of the caller; the answer comes by then, with data or without.
+        holder: The connection that gets the data. Its leases count against it until they are sent.
+        read_ahead_bytes: The answer may exceed `max_bytes` by this, for the reader's next requests.
+        at_follower: This broker follows the partition. The tier first reads the metadata topic to
+            its present end, since other owners write it. Error REPLICA_NOT_AVAILABLE where it
+            cannot.
     """
 
     offset: int
@@ -200,9 +200,9 @@ class OffsetForTimestamp(PartitionMessage, frozen=True, array_like=True, tag=Tru
 class AuxiliaryState(PartitionMessage, frozen=True, array_like=True, tag=True):
     """Epoch chain and producer snapshot of the remote segment that holds (`epoch`, `offset`).
 
-    It ends on the leader's chain, which continues with the epochs `above`, as (epoch, start).
-    Answer: AuxiliaryStateAnswer. Asked by a follower that starts above the log start; `wait_ms`
-    later the answer comes too late.
+    The segment ends on the leader's epoch chain, which continues with the epochs `above`, as
+    (epoch, start). Answer: AuxiliaryStateAnswer. Sent by a follower that starts above the log start
+    offset. After `wait_ms` the follower drops the answer.
     """
 
     offset: int
@@ -218,19 +218,19 @@ class ImageChanged(Message, frozen=True, array_like=True, tag=True):
 
 
 class Released(Message, frozen=True, array_like=True, tag=True):
-    """One-way: the broker closed what it was leased under these tokens."""
+    """One-way: the broker closed the descriptors that it leased under these tokens."""
 
     tokens: list[int]
 
 
 class Heartbeat(Message, frozen=True, array_like=True, tag=True):
-    """Are you alive? Answer: Ack, from the thread that owns the tier's state."""
+    """Ask whether the tier is alive. Answer: Ack, from the thread that owns the tier's state."""
 
 
 class DescribeMetrics(Message, frozen=True, array_like=True, tag=True):
-    """The next piece of a page of the tier's metrics. Answer: MetricsPiece.
+    """Next piece of a page of the tier's metrics. Answer: MetricsPiece.
 
-    `page` is a number that the asker chose; another one than in the question before begins a page.
+    `page` is a number chosen by the caller; a new number begins a new page.
     """
 
     page: int
@@ -249,7 +249,7 @@ class MetricsPiece(Message, frozen=True, array_like=True, tag=True):
 
 
 class Region(msgspec.Struct, frozen=True, array_like=True):
-    """Bytes of the descriptor number `descriptor` beside the message; `token`: see `Released`."""
+    """A byte range of the descriptor with index `descriptor`; `token` is for `Released`."""
 
     descriptor: int
     token: int
@@ -261,11 +261,11 @@ class ReadAnswer(PartitionMessage, frozen=True, array_like=True, tag=True):
     """Whole batches, or an error code (0: none; no regions and no error: nothing came in time).
 
     Attributes:
-        next_offset: first offset after the last batch (exclusive end); -1 without regions.
-        aborted: (producer id, first offset) of transactions aborted within the regions. batch_ends,
-        last_offsets: of each batch in the regions, where these go beyond what was asked for
-        (`Read.read_ahead_bytes`): end (exclusive) counted in bytes over all regions, and last
-        offset (inclusive). Native int64s.
+        next_offset: First offset after the last batch (exclusive end); -1 without regions.
+        aborted: (producer id, first offset) of the transactions aborted within the regions.
+        batch_ends, last_offsets: Set where the regions exceed the request
+            (`Read.read_ahead_bytes`), for each batch in them. The end (exclusive) in bytes over all
+            regions, and the last offset (inclusive). Native int64s.
     """
 
     error: int = 0
@@ -297,16 +297,16 @@ class AuxiliaryStateAnswer(PartitionMessage, frozen=True, array_like=True, tag=T
 
 # ---------------------------------------------------------------- tier to broker
 class DescribeLog(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """What does the local log look like now? Answer: LogDescription.
+    """Describe the present local log. Answer: LogDescription.
 
-    Closed segments wholly below `closed_from` are not named: they were copied, or nobody asks.
+    Closed segments wholly below `closed_from` are left out: they were copied, or are not needed.
     """
 
     closed_from: int = 0
 
 
 CLOSED_SEGMENTS_MAX = 500
-"""Of one description: about a millisecond of the broker's loop."""
+"""Closed segments in one description: about a millisecond of the broker's loop."""
 
 
 class ClosedLocalSegment(msgspec.Struct, frozen=True, array_like=True):
@@ -322,26 +322,29 @@ class LogDescription(PartitionMessage, frozen=True, array_like=True, tag=True):
     """The leader's local log at one moment.
 
     Attributes:
-        log_start_known: False if the checkpoint that held the log start was lost.
-        log_start_has_no_entry: not known, and the checkpoint file is sound: it never had an entry.
-        log_end_offset: first offset not written (exclusive).
-        chain: (epoch, start offset) from the log start on, ascending. From the local start on the
-            local batches confirm it.
-        chain_problem: why nothing is known of it below the local start; "" if something is.
-        closed_segments: ascending by base offset, the active one not among them: the first of those
-            that reach up to `closed_from` or above it.
-        closed_from: what was asked for.
-        closed_bytes_below: of the closed segments before them.
-        more_closed_count, more_closed_bytes: of those after them.
-        unvalidated_end: where the log ended when it was last known to be sound, or was opened: what
-            lies above was appended since. -1: it is known to be sound up to its end.
-        adopted_epoch: what owners up to this leader epoch gave counts only above the log end, and
-            where a finished segment holds it: a person adopted the log as it was. -1: none.
-        local_bytes: all local segments, the active one included.
-        metadata_offset: of the image in which the topic was seen to exist.
-        members_log_start: the other in-sync replicas have checkpointed a log start of at least
-            this, so one that leads next knows that what lies below is gone; -1: not known.
-        members_highest_log_start: the highest that one of them has checkpointed; -1: none.
+        log_start_known: False if the checkpoint that held the log start offset was lost.
+        log_start_has_no_entry: The log start offset is not known, and the checkpoint file is
+            intact: it never had an entry.
+        log_end_offset: First offset not written (exclusive).
+        chain: (epoch, start offset) from the log start offset on, ascending. From the local start
+            on the local batches confirm it.
+        chain_problem: Why the chain below the local start is unknown; "" if it is known.
+        closed_segments: Ascending by base offset, without the active segment. The first ones that
+            reach up to `closed_from` or above it.
+        closed_from: As in the request.
+        closed_bytes_below: Bytes of the closed segments before them.
+        more_closed_count, more_closed_bytes: Closed segments after them.
+        unvalidated_end: Log end when the log was last validated as sound, or was opened. Records
+            above it were appended since. -1: the log is sound up to its end.
+        adopted_epoch: An operator adopted the log as it was. Offsets that owners up to this leader
+            epoch assigned count only above the log end, and where a finished segment holds them.
+            -1: not adopted.
+        local_bytes: All local segments, the active one included.
+        metadata_offset: Offset of the image in which the topic was seen.
+        members_log_start: The other in-sync replicas have checkpointed a log start offset of at
+            least this. So the next leader has it too. -1: not known.
+        members_highest_log_start: The highest log start offset that one of them has checkpointed;
+            -1: none.
     """
 
     log_start_offset: int
@@ -373,9 +376,9 @@ class OpenSegment(PartitionMessage, frozen=True, array_like=True, tag=True):
 
 
 class OpenedSegment(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """Beside it: log, offset index, time index, producer snapshot, transaction index if any.
+    """The files beside it: log, offset, time index, producer snapshot, transaction index if any.
 
-    All checked and fsynced.
+    All are checked and fsynced.
     """
 
     base_offset: int
@@ -386,7 +389,7 @@ class OpenedSegment(PartitionMessage, frozen=True, array_like=True, tag=True):
 
 
 class Loss(StrEnum):
-    """Why an owner is unhealthy: what was lost. Nothing is copied, raised or deleted then."""
+    """The loss that makes an owner unhealthy. Meanwhile nothing is copied, raised or deleted."""
 
     LEADER_EPOCH = "leader epoch too low"
     LOG_END = "log end lost"
@@ -396,16 +399,15 @@ class Loss(StrEnum):
 
 
 class CopiedThrough(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """Validated sound, and how far the log start's run of durably copied offsets reaches.
+    """The log is sound; how far durable copies reach without a gap from the log start offset on.
 
     Answer: Ack.
 
     Attributes:
-        last_offset: last offset of the run (inclusive), -1 if the run is empty.
-        last_offset_epoch: its epoch on the chain that the tier validated by, -1 if the run is
-            empty.
-        remote_start: first offset on the chain that is remote, -1 if none.
-        remote_bytes: finished segments on the chain.
+        last_offset: Last offset of that run (inclusive), -1 if it is empty.
+        last_offset_epoch: Its epoch on the epoch chain that the tier validated, -1 if it is empty.
+        remote_start: First remote offset on the epoch chain, -1 if none.
+        remote_bytes: Bytes of the finished segments on the epoch chain.
     """
 
     last_offset: int
@@ -415,13 +417,13 @@ class CopiedThrough(PartitionMessage, frozen=True, array_like=True, tag=True):
 
 
 class Restoration(msgspec.Struct, frozen=True, array_like=True):
-    """Where a log begins again of which no local record is left, and the remote ones are.
+    """Where a log begins again that has lost all local records, while remote ones are left.
 
     Attributes:
-        begin: the end (exclusive) of the newest finished segment.
-        epoch_below: leader epoch of the offset before it.
-        end: offsets below it (exclusive) were given, as far as accepted records prove.
-        given_epoch: the highest leader epoch under which they may have been given.
+        begin: The end (exclusive) of the newest finished segment.
+        epoch_below: Leader epoch of the offset before it.
+        end: Offsets below it (exclusive) were assigned, as far as accepted records prove.
+        given_epoch: The highest leader epoch under which they may have been assigned.
     """
 
     begin: int
@@ -431,10 +433,12 @@ class Restoration(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LossFound(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """Validated, and not sound: the owner is unhealthy, and nothing counts as copied. Answer: Ack.
+    """The log is validated and not sound. The owner is unhealthy, nothing counts as copied.
+
+    Answer: Ack.
 
     Attributes:
-        restoration: of a lost log end where nothing is left here; else None.
+        restoration: For a lost log end where no local record is left; else None.
     """
 
     loss: Loss
@@ -442,24 +446,27 @@ class LossFound(PartitionMessage, frozen=True, array_like=True, tag=True):
 
 
 class ValidationWithdrawn(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """What was reported rests on nothing now: nothing counts as copied. Answer: Ack.
+    """Earlier reports are withdrawn: nothing counts as copied. Answer: Ack.
 
     A loss that was found stays until a later validation ends it.
     """
 
 
 Report: TypeAlias = CopiedThrough | LossFound | ValidationWithdrawn
-"""What an owner has found out about a partition; no report yet is no validation."""
+"""Result of a validation, from the owner; without a report the log is not validated."""
 
 
 class RaiseLogStart(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """Move the log start. Answer: Ack once it is checkpointed and fsynced, by all in-sync replicas.
+    """Move the log start offset.
 
-    Failure 7 (REQUEST_TIMED_OUT) where one of these does not say so in time: it has moved here.
+    Answer: Ack once all in-sync replicas have it checkpointed and fsynced.
+
+    Failure 7 (REQUEST_TIMED_OUT) where a replica does not confirm that in time; the leader has
+    moved it by then.
 
     `reason` is one of "time", "size", "drop", "carried" (records carry a higher one than this log
-    had), "rebuilt" (the checkpoint was lost: the offset may then lie below the log start that the
-    broker believed in).
+    had), "rebuilt" (the checkpoint was lost; the offset may then be below the one that the broker
+    used).
     """
 
     offset: int
@@ -467,38 +474,38 @@ class RaiseLogStart(PartitionMessage, frozen=True, array_like=True, tag=True):
 
 
 class RestoreChain(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """Take this epoch chain, which was read from the store. Answer: Ack once it is fsynced.
+    """Use this epoch chain, which was read from the store. Answer: Ack once it is fsynced.
 
-    Not taken where it contradicts a local batch. `entries` holds (epoch, start offset), ascending,
-    from the log start on.
+    Not taken if it contradicts a local batch. `entries` holds (epoch, start offset), ascending,
+    from the log start offset on.
     """
 
     entries: list[tuple[int, int]]
 
 
 class RaiseLeaderEpoch(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """`used` is a leader epoch that was used before: one above it is needed. Answer: Ack.
+    """A leader epoch above `used` is needed, which was used before. Answer: Ack.
 
-    At once, before the controller has answered: a higher epoch comes as another `Assign`. Not taken
-    where it is known to be in vain, with the reason. May be repeated.
+    The Ack comes at once, before the controller has answered; a higher epoch arrives as another
+    `Assign`. Not taken, with the reason, where the controller cannot give one. May be repeated.
     """
 
     used: int
 
 
 class ImageAtLeast(Message, frozen=True, array_like=True, tag=True):
-    """The image at or past a high watermark confirmed after this question. Answer: Image."""
+    """The image at or past a high watermark confirmed after this request. Answer: Image."""
 
 
 class Image(Message, frozen=True, array_like=True, tag=True):
-    """What the committed metadata log says of topics.
+    """The topics in the committed metadata log.
 
     Attributes:
-        topic_ids: of the topics that exist.
-        metadata_offset: the last offset (inclusive) that this is made of.
-        removed_topic_ids: of tiered topics whose removal was read in the log, or in a snapshot's
-            list of them, and that may have something left in the remote store.
-        removals_are_listed: the active controller keeps a list of such ids; one of Apache Kafka
+        topic_ids: Ids of the topics that exist.
+        metadata_offset: The last offset (inclusive) that the image includes.
+        removed_topic_ids: Ids of tiered topics whose removal was read in the log, or in a
+            snapshot's list, and that may have remote data left.
+        removals_are_listed: The active controller keeps a list of such ids; one of Apache Kafka
             does not.
     """
 
@@ -510,13 +517,13 @@ class Image(Message, frozen=True, array_like=True, tag=True):
 
 
 class TopicsEmptied(Message, frozen=True, array_like=True, tag=True):
-    """Nothing is left of these removed topics: they leave the list. Answer: Ack once committed."""
+    """Nothing is left of these removed topics; they leave the list. Answer: Ack once committed."""
 
     topic_ids: list[bytes]
 
 
 class PartitionHealth(msgspec.Struct, frozen=True, array_like=True):
-    """A partition that does not do what it should, and why; -1: the whole tier."""
+    """A partition with a health reason; partition -1: the whole tier."""
 
     topic_id: bytes
     partition: int
@@ -524,14 +531,14 @@ class PartitionHealth(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Health(Message, frozen=True, array_like=True, tag=True):
-    """One-way: state of the tier; the lists are empty when all is well.
+    """One-way: state of the tier; the lists are empty when the tier is healthy.
 
     Attributes:
-        ready: so many assigned partitions the metadata manager answers for.
-        abandoned_calls: plugin calls past their deadline that still hold a thread.
-        yellow: what a person should look at, of the whole tier.
-        totals: what was counted since the tier's start over all topics, see `totals` of
-            `Telemetry` and `Deletions`.
+        ready: Number of assigned partitions whose metadata is caught up.
+        abandoned_calls: Plugin calls past their deadline that still hold a thread.
+        yellow: Health reasons of the whole tier that need attention later.
+        totals: Counters over all topics since the tier's start (`totals` of `Telemetry` and
+            `Deletions`).
     """
 
     assigned: int
@@ -582,7 +589,7 @@ AnyMessage: TypeAlias = (
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):
-    """A message on its way.
+    """A message as it is sent.
 
     Attributes:
         kind: 0 request, 1 answer, 2 one-way.

@@ -31,7 +31,7 @@ _ANCILLARY_BYTES = socket.CMSG_SPACE(253 * _FD_BYTES)
 
 
 def make_socket_pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected stream sockets, with buffers that hold some hundred questions."""
+    """Two connected stream sockets, with buffers for some hundred requests."""
     left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     for side in (left, right):
         side.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
@@ -76,7 +76,7 @@ class SocketTransport:
                 self._loop.call_soon_threadsafe(self._arm_writer)
 
     def _drain(self) -> None:
-        """Write what is queued until the socket is full, or some frames; the lock is held."""
+        """Write queued frames until the socket is full, or up to a bound; the lock is held."""
         if self._closed:
             raise LinkEndedError("the link is closed")
         for _ in range(min(FRAMES_AT_ONCE_MAX, len(self._unsent))):
@@ -114,7 +114,7 @@ class SocketTransport:
 
     def _receive(self) -> None:
         if self._has_rest:
-            return  # first what is here
+            return  # earlier frames first
         try:
             data, ancillary, flags, _ = self._sock.recvmsg(_RECEIVE_BYTES, _ANCILLARY_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -140,7 +140,7 @@ class SocketTransport:
             self._deliver_frames()
 
     def _deliver_frames(self) -> None:
-        """Deliver what has come, some frames at a time: small ones come by thousands at once."""
+        """Deliver the received frames, a bounded number at a time: thousands may arrive."""
         buffer = self._buffer
         position, end, left = 0, len(buffer), FRAMES_AT_ONCE_MAX
         while end - position >= 4:
@@ -166,8 +166,8 @@ class SocketTransport:
             try:
                 self._endpoint.deliver(envelope, files)
             except Exception as error:  # noqa: BLE001 - a loop top, see the loop's handler
-                # Raised from here it would come again with what arrives next, and what came before
-                # it would take the descriptors of what follows.
+                # An exception from here would be raised again with the next frames, and the frames
+                # before it would take the descriptors of those that follow.
                 said = f"a message was not taken: kind={type(envelope.body).__name__}"
                 self._loop.call_exception_handler({"message": said, "exception": error})
             if self._closed:

@@ -1,4 +1,4 @@
-"""What the RemoteLogManager holds of one assigned partition; it belongs to the manager's thread."""
+"""State of the RemoteLogManager about one assigned partition; belongs to the manager's thread."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ _FAILED = {COPY: HealthReason.COPY, EXPIRE: HealthReason.EXPIRE}
 
 
 class CountDown:
-    """Calls a function once, after so many calls of `one`; at once where none is awaited."""
+    """Calls a function after `count` calls of `one`; at once for a count of 0."""
 
     def __init__(self, count: int, done: Callable[[], None]) -> None:
         self._left, self._done = count, done
@@ -25,14 +25,14 @@ class CountDown:
             done()
 
     def one(self) -> None:
-        """One of them has come."""
+        """Count one call."""
         self._left -= 1
         if self._left == 0:
             self._done()
 
 
 class PassEnds:
-    """Those that wait for the end of one kind of pass of one partition."""
+    """Waiters for the end of one kind of pass of one partition."""
 
     __slots__ = ("_next", "_running")
 
@@ -41,7 +41,7 @@ class PassEnds:
         self._running: list[CountDown] = []
 
     def wait(self, waiting: CountDown) -> None:
-        """Count down when the next pass that begins has ended, or when none will begin."""
+        """Count `waiting` down when the next pass that begins has ended, or when none will."""
         self._next.append(waiting)
 
     def begun(self) -> None:
@@ -55,7 +55,7 @@ class PassEnds:
             waiting.one()
 
     def cancelled(self) -> None:
-        """No pass begins any more."""
+        """No pass begins any more: count all waiters down."""
         self.begun()
         self.ended()
 
@@ -74,17 +74,17 @@ class Pass:
     priority: CopyPriority = field(default_factory=CopyPriority)
 
     def failed(self, error: object) -> None:
-        """It is unhealthy for `error`."""
+        """Become unhealthy for `error`."""
         self.unhealthy = _FAILED[self.kind].text(error=error)
 
     def passed(self, result: PassResult, interval_ms: int) -> float:
-        """It has ended without an error; says after how long it comes again."""
+        """Record an end without error; returns the delay in ms until the next pass."""
         self.priority.lag_bytes = result.lag_bytes
         pause_ms: float = interval_ms if result.again_in_ms is None else result.again_in_ms
         if result.store_errors:
             self.failed(f"{result.store_errors} deletions failed")
             pause_ms = self.backoff.next_ms()
-        elif not result.is_held:  # else what the last try found is still so
+        elif not result.is_held:  # else the result of the last try still holds
             self.unhealthy = result.unhealthy
             self.backoff.reset()
         return 0 if self.again else pause_ms
@@ -95,9 +95,9 @@ class AssignedPartition:
     """An assigned partition.
 
     Attributes:
-        validated: the chain and the log start were validated under this ownership.
-        above: its next incarnation is a higher one: the last that it had where that is over or lost
-            records, or the highest that was read under our leader epoch where we were refused.
+        validated: The epoch chain and the log start offset were validated under this ownership.
+        above: The next incarnation must be higher than this. It is the last own one if that is over
+            or lost records, or the highest that was read under this leader epoch after a refusal.
     """
 
     tip: TopicIdPartition
@@ -117,7 +117,7 @@ class AssignedPartition:
 
     @classmethod
     def of(cls, assign: Assign) -> "AssignedPartition":
-        """As the broker assigns it."""
+        """From the broker's assignment."""
         return cls(
             TopicIdPartition(assign.topic_id, assign.partition, assign.topic),
             assign.leader_epoch,
@@ -128,12 +128,12 @@ class AssignedPartition:
         )
 
     def unhealthy_ones(self) -> list[HealthText]:
-        """What is wrong with it."""
+        """The distinct health reasons of the partition and its passes."""
         found = [self.unhealthy, *(each.unhealthy for each in self.passes.values())]
         return [reason for reason in dict.fromkeys(found) if reason]
 
     def end_ownership(self) -> None:
-        """Cancel all that runs or is due under it; no further plugin call starts."""
+        """Cancel all work of the ownership; no further plugin call starts."""
         if self.ownership is not None:
             self.ownership.cancellation.cancel()
             self.ownership = None

@@ -1,4 +1,4 @@
-"""What the tier asks of its broker, as a port; over the link, or of a simulated broker."""
+"""Requests of the tier to its broker, as a port: over the link, or to a simulated broker."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -24,26 +24,26 @@ from runtime.disk import OpenFile
 
 ANSWER_LIMIT_S = 60.0
 EMPTIED_MAX = 1_000
-"""Topic ids in a message: the broker and the active controller take it on their event loops."""
+"""Topic ids in one message: the broker and the active controller handle it on their event loops."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedFiles:
-    """The answer about a local segment, and its descriptors in the order the answer names them."""
+    """The answer about a local segment, with its descriptors in the order of `OpenedSegment`."""
 
     answer: OpenedSegment
     files: tuple[OpenFile, ...]
 
 
 class BrokerPort(Protocol):
-    """Blocking questions to the broker, from pool threads.
+    """Blocking requests to the broker, from pool threads.
 
     All raise LinkFailureError where the broker refuses (it does not lead the partition under that
     epoch), and LinkEndedError when it is gone.
     """
 
     def describe(self, question: DescribeLog) -> LogDescription:
-        """The local log now."""
+        """Describe the present local log."""
         ...
 
     def open_segment(self, question: OpenSegment) -> OpenedFiles:
@@ -55,15 +55,15 @@ class BrokerPort(Protocol):
         ...
 
     def raise_log_start(self, request: RaiseLogStart) -> bool:
-        """Whether the log start is there now, checkpointed and fsynced."""
+        """Whether the log start offset is moved, checkpointed and fsynced."""
         ...
 
     def restore_chain(self, request: RestoreChain) -> bool:
-        """Whether the chain is the broker's now, fsynced."""
+        """Whether the broker uses the chain now, fsynced."""
         ...
 
     def raise_leader_epoch(self, request: RaiseLeaderEpoch) -> str:
-        """Why asking the controller is in vain, "" while a higher leader epoch may still come."""
+        """Why the controller gives no higher leader epoch, "" while one may still come."""
         ...
 
     def image(self) -> Image:
@@ -85,7 +85,7 @@ class LinkBroker:
         return self._endpoint.ask(message).result(ANSWER_LIMIT_S)
 
     def describe(self, question: DescribeLog) -> LogDescription:
-        """The local log now."""
+        """Describe the present local log."""
         answer = self._ask(question).message
         assert isinstance(answer, LogDescription), answer
         return answer
@@ -101,15 +101,15 @@ class LinkBroker:
         return self._taken(report)
 
     def raise_log_start(self, request: RaiseLogStart) -> bool:
-        """Whether the log start is there now."""
+        """Whether the log start offset is moved, checkpointed and fsynced."""
         return self._taken(request)
 
     def restore_chain(self, request: RestoreChain) -> bool:
-        """Whether the chain is the broker's now, fsynced."""
+        """Whether the broker uses the chain now, fsynced."""
         return self._taken(request)
 
     def raise_leader_epoch(self, request: RaiseLeaderEpoch) -> str:
-        """Why asking the controller is in vain, "" while a higher leader epoch may still come."""
+        """Why the controller gives no higher leader epoch, "" while one may still come."""
         answer = self._acknowledged(request)
         return "" if answer.taken else answer.reason
 

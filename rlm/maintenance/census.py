@@ -1,4 +1,4 @@
-"""Counts partitions for the health answer, a slice a turn: nobody waits for thousands of them."""
+"""Counts partitions for the health answer, in slices: no work waits for thousands of partitions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,23 +11,23 @@ from runtime.health_reasons import HealthReason, joined
 from runtime.scheduler import Scheduler
 
 SLICE_PARTITIONS: Final = 200
-"""Some milliseconds of the tier's thread, where something is to be done for all partitions."""
+"""Some milliseconds of the tier's thread, in loops over all partitions."""
 
 NAMED_MAX: Final = 100
-"""Unhealthy partitions that the health answer names; the others are counted."""
+"""Unhealthy partitions that the health answer names; the rest is only counted."""
 
 PartitionKey = tuple[bytes, int]
 
 
 @dataclass(slots=True)
 class Counted:
-    """What a census has found.
+    """Result of a census.
 
     Attributes:
-        assigned: partitions.
-        ready: those whose metadata is caught up.
-        unhealthy: those that do not do what they should, up to `NAMED_MAX` of them.
-        more_unhealthy: unhealthy ones that are not named.
+        assigned: Number of partitions.
+        ready: Number of those whose metadata is caught up.
+        unhealthy: Up to `NAMED_MAX` partitions with a health reason.
+        more_unhealthy: Number of further ones.
     """
 
     assigned: int = 0
@@ -36,7 +36,7 @@ class Counted:
     more_unhealthy: int = 0
 
     def add(self, known: AssignedPartition, *, is_ready: bool) -> None:
-        """Count one."""
+        """Count a partition, with its health reasons."""
         self.assigned += 1
         self.ready += is_ready
         reasons = known.unhealthy_ones()
@@ -49,7 +49,7 @@ class Counted:
             self.more_unhealthy += 1
 
     def unhealthy_ones(self) -> list[PartitionHealth]:
-        """Unhealthy partitions; with many the first of them, and how many more."""
+        """Unhealthy partitions: the first ones, and the number of the others."""
         if not self.more_unhealthy:
             return list(self.unhealthy)
         more = HealthReason.MORE_PARTITIONS.text(count=self.more_unhealthy)
@@ -57,7 +57,7 @@ class Counted:
 
 
 class Census:
-    """Counts all partitions, again and again; one count at a time."""
+    """Counts all partitions, one count at a time."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class Census:
         self._is_counting = False
 
     def take(self, done: Callable[[Counted], None]) -> None:
-        """Count, and call `done` in the slice in which the last slice is counted.
+        """Count, and call `done` in the last slice.
 
-        With a slice or less that is this slice. While one count is under way no other begins.
+        If one slice is enough, that is before this returns. A call during a count does nothing.
         """
         if not self._is_counting:
             self._is_counting = True

@@ -1,9 +1,9 @@
-"""A lost epoch chain, made again from local batches and an index of the store. Pure.
+"""Restores a lost epoch chain from local batches and an index in the store. Pure.
 
-Each copied segment has a LEADER_EPOCH index: the chain from the copier's log start to the segment's
-end. The one of a segment that reaches the local start tells what local batches cannot. It is
-believed where it agrees with the metadata records of all finished segments that count, and where no
-other source says otherwise (stories H5, H7).
+Each copied segment has a LEADER_EPOCH index: the epoch chain from the copier's log start to the
+segment's end. The index of a segment that reaches the local start supplies the part below it. It is
+used if it agrees with the metadata records of all finished segments that count, and no other source
+contradicts it (stories H5, H7).
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def restored_chain(
     lost: ChainLost,
     indexes: Sequence[Index],
 ) -> list[EpochEntry] | Unhealthy:
-    """The chain as it is to be; `indexes` are those of `lost.sources`, in their order."""
+    """The restored chain; `indexes` belong to `lost.sources`, in their order."""
     made = [
         chain
         for source, index in zip(lost.sources, indexes, strict=True)
@@ -43,7 +43,7 @@ def restored_chain(
 
 
 def chain_is_lost(log: LogDescription, lost: ChainLost, why: str) -> Unhealthy:
-    """Unhealthy, with the remedies."""
+    """A lost chain as a health reason with its remedies."""
     offset = log.local_log_start_offset
     return Unhealthy(
         Loss.CHAIN, HealthReason.CHAIN.text(problem=lost.problem, why=why, offset=offset)
@@ -83,7 +83,7 @@ def _ascends(chain: Sequence[EpochEntry]) -> bool:
 
 
 def _agree(one: Sequence[EpochEntry], other: Sequence[EpochEntry], end: int) -> bool:
-    """Whether two chains say the same of the offsets below `end` that both reach down to."""
+    """Whether two chains agree on the offsets below `end` that both include."""
     first = max(one[0].start_offset, other[0].start_offset)
     return _from(one, first, end) == _from(other, first, end)
 

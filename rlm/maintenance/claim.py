@@ -1,21 +1,21 @@
-"""The tier's claim on the store: old copies of its directories, and clones, are found by it.
+"""The tier's claim on the store, by which old copies of its directories and clones are detected.
 
-A claim is a number at the store for each broker. Ours never falls and is noted in the counter's
-file, durably, before it is put there, beside the one that was found. So a claim above the one found
-that was not noted here was written from a later state of these files, or from a copy of them: this
-tier then copies and deletes nothing. Nothing of that can be learned from the files alone
-(docs/decisions/the-claim.md).
+A claim is a number in the store for each broker. This broker's claim never falls. Before it is
+written to the store it is noted durably in the counter's file, beside the claim that was found
+there. A higher claim than the found one that is not noted here was written from a later state of
+these files, or from a copy of them. This tier then copies and deletes nothing. The files alone
+cannot show that (docs/decisions/the-claim.md).
 
-A store that holds no claim, where these files know that it held one, is not mounted, or is another
-store, or was emptied. The tier then copies and deletes nothing either, lets its broker keep the
-local segments, and asks again.
+A store without a claim, where these files noted that it had one, is not mounted, or is another
+store, or was emptied. The tier then also copies and deletes nothing, lets its broker keep the local
+segments, and asks again.
 
-From the moment in which a later claim is found, in whatever thread, no call that copies or deletes
-objects starts (`PluginCalls.let_write`); the tasks of the tier end at their next step.
+Once any thread has found a later claim, no call that copies or deletes objects starts
+(`PluginCalls.let_write`). The tasks of the tier end at their next step.
 
-The claim is validated and taken at the start, then taken again every interval and at a clean stop,
-so that a copy made while the tier ran is found out, too. While the store does not answer the tier
-continues without it as far as the store is not needed.
+The claim is validated and written at the start, then at every interval and at a clean stop, so that
+a copy made while the tier ran is detected too. While the store does not answer, the tier continues
+with all work that does not need it.
 
 `validate` is pure; `Claim` belongs to the tier's thread, its calls to the plugin run in a pool.
 """
@@ -40,11 +40,11 @@ from runtime.scheduler import Timer
 log = logging.getLogger(__name__)
 
 FIRST_ANSWER_MS = 5_000
-"""So long the first answer is waited for before partitions are owned without it."""
+"""Wait for the first answer before partitions are owned without it."""
 
 
 class ClaimState(Enum):
-    """What is known of the claim."""
+    """State of the claim."""
 
     UNASKED = "not validated yet"
     AWAY = "not validated, the store does not answer"
@@ -71,16 +71,16 @@ class MissingClaimError(TidemarkError):
 
 
 def validate(found: int | None, known: Counter) -> HealthText:
-    """Say why the store is not the one that these files claimed last; HEALTHY where it is.
+    """Return why this is not the store that these files claimed last; HEALTHY where it is.
 
-    A number that was noted here proves nothing of those below it: it may never have been written,
+    A number that was noted here proves nothing about lower numbers: it may never have been written,
     and another machine's clock may be behind.
 
     Args:
-        found: the store's; None: it holds none. A number that was only noted is no proof that the
-            store ever held one: a crash, or a PUT that failed, comes between.
-        known: what these files have noted. Without a claim the counter was lost, or nothing was
-            ever validated, so nothing can be said.
+        found: The store's claim, None if it holds none.
+        known: The counter's file. A noted number does not prove that the store ever held it: a
+            crash or a failed PUT may come between. No claim in it means that the counter was lost,
+            or that nothing was ever validated; nothing can be concluded then.
     """
     if known.claimed is None or found in (*known.before, known.claimed):
         return HEALTHY
@@ -96,8 +96,8 @@ class Claim:
     """This tier's claim.
 
     Attributes:
-        state: what is known of it.
-        unhealthy: what is wrong, for health.
+        state: State of the claim.
+        unhealthy: The health reason.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Claim:
         ports: Ports,
         changed: Callable[[], None],
     ) -> None:
-        """Nothing is asked before `begin`; `changed` is called when `state` is another."""
+        """Ask nothing before `begin`; `changed` is called after each change of `state`."""
         self._keeper = store.storage if isinstance(store.storage, ClaimKeeper) else None
         self._owner = config.cluster_id, config.node_id
         self._limit_ms, self._interval_ms = config.call_max_ms, config.claim_interval_ms
@@ -151,7 +151,7 @@ class Claim:
         self.take()
 
     def end(self) -> None:
-        """Take the claim a last time, where it is ours: what is copied from now on is older."""
+        """Renew the claim for the last time, if it is ours: copies made from now on are older."""
         self._ended = True
         if self._timer is not None:
             self._timer.cancel()
@@ -159,9 +159,9 @@ class Claim:
             self.take()
 
     def take(self) -> None:
-        """Ask the store and take the claim, unless that is being done already."""
+        """Ask the store and write the claim, unless that is under way."""
         if self._running is not None:
-            # At a stop what runs may have noted its number before the last writes to the store.
+            # The running call may have noted its number before the last writes to the store.
             self._once_more = self._ended
             return
         running = self._running = object()
@@ -173,7 +173,7 @@ class Claim:
                 if self._once_more and self.state is ClaimState.HELD:
                     self._once_more = False
                     self.take()
-            elif isinstance(error, LaterClaimError):  # found by a call that had been given up
+            elif isinstance(error, LaterClaimError):  # found by a call that had been abandoned
                 self._taken(None, error)
 
         def given_up() -> None:
@@ -189,12 +189,12 @@ class Claim:
             self._become(ClaimState.AWAY)
 
     def _validate_and_write(self, given_up: Callable[[], None]) -> int:
-        """Runs in a pool.
+        """Validate, then write a higher claim; runs in a pool.
 
         Raises:
-            LaterClaimError: it is not ours; nothing was written.
-            MissingClaimError: it is not there any more; nothing was written.
-            TaskCancelledError: another call has found that meanwhile; nothing was written.
+            LaterClaimError: The claim is not ours; nothing was written.
+            MissingClaimError: The claim is no longer there; nothing was written.
+            TaskCancelledError: Another call has found a later claim meanwhile; nothing was written.
         """
         assert self._keeper is not None
         with self._calls.call(EXPIRATION_POOL, "claim", self._limit_ms, on_overdue=given_up):
@@ -233,7 +233,7 @@ class Claim:
             self.unhealthy = error.unhealthy
             self._again(self._backoff.next_ms())
             self._become(ClaimState.MISSING)
-        elif self.state is ClaimState.MISSING:  # a store that fails does not hold it again
+        elif self.state is ClaimState.MISSING:  # a failed call does not bring the claim back
             self._again(self._backoff.next_ms())
         elif self.state is ClaimState.HELD:
             self._outage.failed(error)

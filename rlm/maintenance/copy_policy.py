@@ -1,4 +1,4 @@
-"""Which local segment is copied next, and what is written about it. Pure."""
+"""Which local segment is copied next, and the metadata of its copy. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,22 +11,22 @@ from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
 
 PASS_SEGMENTS_MAX: Final = 4
 PASS_MS: Final = 10_000
-"""A pass with segments of a gigabyte ends after the first that takes so long."""
+"""A pass of very large segments ends after the first one that exceeds this time."""
 
 
 @dataclass(slots=True)
 class CopyPriority:
-    """What one partition's place among those that wait depends on.
+    """Inputs for one partition's place in the queue for copier threads.
 
-    Segments may close faster than copiers get through them, for ever or after an outage. So a
-    pass ends after a few segments and its partition waits again: by rounds. In a round each
-    waiting partition is served once, those with the most bytes to copy first. A large lag
-    therefore gets on earlier, and a small one waits at most for one slice of each other
-    partition, whatever their lags.
+    Segments may close faster than they are copied, permanently or after an outage. So a pass ends
+    after a few segments, and its partition queues again, in rounds. In a round each waiting
+    partition is served once, those with the most bytes to copy first. A large lag is served
+    earlier, and a small one waits at most for one pass of each other partition.
 
     Attributes:
-        lag_bytes: what its last pass left; None before the first, which is served as the largest.
-        round: in which it was served last.
+        lag_bytes: Bytes left after its last pass; None before the first, which counts as the
+            largest.
+        round: The round in which it was served last.
     """
 
     lag_bytes: int | None = None
@@ -34,21 +34,21 @@ class CopyPriority:
 
 
 def queue_key(priority: CopyPriority, present_round: int) -> tuple[int, float]:
-    """Where to stand among those that wait: the least is served first.
+    """Position in the queue: the least is served first.
 
     Args:
-        priority: of the partition.
-        present_round: that of the pass which began last.
+        priority: Of the partition.
+        present_round: Round of the latest pass that began.
 
     Returns:
-        The round in which it is served next, then its place in it.
+        The round in which it is served next, then its place in that round.
     """
     lag = float("inf") if priority.lag_bytes is None else priority.lag_bytes
     return max(present_round, priority.round + 1), -lag
 
 
 def is_over(copied: int, took_ms: int) -> bool:
-    """Whether a pass with so many copied segments ends although more is to be copied."""
+    """Whether a pass ends after `copied` segments although more is to be copied."""
     return copied >= PASS_SEGMENTS_MAX or (copied > 0 and took_ms >= PASS_MS)
 
 
@@ -57,10 +57,10 @@ def next_to_copy(
 ) -> ClosedLocalSegment | None:
     """The first closed segment that is wanted in the store and not wholly copied.
 
-    Wanted is what reaches up to or above the log start and lies wholly below the last stable
-    offset; copied is what each (epoch on the chain, offset) of lies in segments that count as
-    copies. Oldest first, and one that must wait for its lag holds back all later ones, so the
-    remote run has no holes.
+    Wanted are segments that end at or above the log start offset and wholly below the last stable
+    offset. A segment is copied once each of its (epoch, offset) is in segments that count as
+    copies. Oldest first: a segment that waits for its lag holds back all later ones, so the remote
+    run has no holes.
 
     Returns:
         The segment, or None if there is nothing to copy now.
@@ -83,10 +83,11 @@ def next_to_copy(
 def _lag_is_over(
     facts: LogFacts, segment: ClosedLocalSegment, settings: PartitionSettings, now_ms: int
 ) -> bool:
-    """Whether the segment waited for the time or for the newer bytes it was told to: one is enough.
+    """Whether the segment has waited for its time, or for enough newer bytes: one is enough.
 
-    A lag of 0 means at once, -1 that this lag never ends the wait. A segment from the future does
-    not wait for its time, as in Kafka: a producer's wrong clock would stop all copying.
+    A lag of 0 means at once, -1 that this lag never ends the wait. A segment with a timestamp in
+    the future does not wait for its time, as in Kafka: a producer's wrong clock would stop all
+    copying.
     """
     age_ms = now_ms - segment.max_timestamp_ms
     if settings.copy_lag_ms == 0 or (
@@ -104,9 +105,9 @@ def _lag_is_over(
 
 
 def lag(facts: LogFacts, settings: PartitionSettings) -> tuple[int, int]:
-    """Closed segments that are not in the store yet, and their bytes; none where nothing is copied.
+    """Count and bytes of the closed segments that are not copied yet; (0, 0) if copying is off.
 
-    Those that the description only counts lie far above the copied run: they count as a whole.
+    Segments that the description only counts are far above the copied run, and count as a whole.
     """
     if settings.mode != "active":
         return 0, 0

@@ -1,10 +1,9 @@
-"""Copying closed segments, oldest first, one after the other.
+"""Copies closed segments, oldest first, one after the other.
 
-Write order (docs/tiering.md §3, "copy"): OpenSegment, STARTED under a new id, objects, which are
-read back, FINISHED with the custom metadata, CopiedThrough. A crash after any of them leaves at
-most a STARTED id, which a later expiration pass takes through deletion; the range is copied again
-under another id.
-So while the store is away only one partition tries (`rlm.maintenance.store_gate`).
+Write order (docs/tiering.md §3, "copy"): OpenSegment, STARTED under a new id, objects, read-back of
+the objects, FINISHED with the custom metadata, CopiedThrough. A crash after any of them leaves at
+most a STARTED id. A later expiration pass deletes it, and the range is copied again under another
+id. So while the store is away only one partition tries (`rlm.maintenance.store_gate`).
 """
 
 from collections.abc import Callable
@@ -61,11 +60,11 @@ from rsm_plugins.segment import (
 
 
 class CustomMetadataTooLargeError(RemoteStorageError):
-    """The plugin wants more stored with a segment than is allowed."""
+    """The plugin returned more custom metadata than is allowed."""
 
 
 def copied_through_report(facts: LogFacts) -> CopiedThrough:
-    """What the broker may rely on for local expiry, by what is known now of a sound log."""
+    """The report of a sound log: how far the broker may rely on copies for local expiry."""
     run = facts.copied_through()
     log = facts.log
     return CopiedThrough(
@@ -80,7 +79,7 @@ def copied_through_report(facts: LogFacts) -> CopiedThrough:
 
 
 def nothing_copied_report(facts: LogFacts) -> CopiedThrough:
-    """The log is validated, and nothing may be relied on for local expiry."""
+    """The report of a validated log without copies to rely on for local expiry."""
     log = facts.log
     return CopiedThrough(
         log.topic_id,
@@ -94,13 +93,13 @@ def nothing_copied_report(facts: LogFacts) -> CopiedThrough:
 
 
 def loss_report(facts: LogFacts, loss: Loss, restoration: Restoration | None = None) -> LossFound:
-    """While unhealthy nothing is known to be remote, so that the broker expires nothing locally."""
+    """The report of a loss: nothing counts as remote, so the broker expires nothing locally."""
     log = facts.log
     return LossFound(log.topic_id, log.partition, log.leader_epoch, loss, restoration)
 
 
 def withdraw_validation(topic_id: bytes, partition: int, leader_epoch: int) -> Task[PassResult]:
-    """Tell the broker that what it was told of the partition rests on nothing any more."""
+    """Withdraw all earlier reports of the partition."""
     yield Report(ValidationWithdrawn(topic_id, partition, leader_epoch))
     return PassResult()
 
@@ -109,9 +108,9 @@ REFUSED_REPORT_AGAIN_MS: Final = 1_000
 READ_BACK_FIRST_PAUSE_MS: Final = 100
 READ_BACK_PAUSE_MAX_MS: Final = 30_000
 READ_BACK_MS: Final = 10_000
-"""Stores that become consistent later need less."""
+"""Stores with eventual consistency need less."""
 READ_BACK_MAX_MS: Final = 120_000
-"""While the store shows no copy each probe waits longer, up to this, for it may show them late."""
+"""Bound of the doubled wait: a recovered store may show copies late."""
 
 
 def _for_ever() -> bool:
@@ -129,18 +128,18 @@ def copy_pass(
     gate: StoreGate,
     is_current: Callable[[], bool] = _for_ever,
 ) -> Task[PassResult]:
-    """Copy what is ready, for one slice; each segment is reported before the next is looked for.
+    """Copy up to one slice of segments; each is reported before the next is chosen.
 
-    It ends early when the topic's settings are not those it began with.
+    The pass ends early when the topic's settings change.
 
     Args:
-        partition: whose log.
-        settings: what its topic says.
-        broker_id: written into the records.
-        custom_metadata_bytes_max: a plugin that wants more stored fails the copy.
-        throttle_ms: how long the quota makes a copy of so many bytes wait; 0: it may go.
-        gate: whether the store may be tried; a first success after an outage ends the slice.
-        is_current: whether `settings` still are what the topic says.
+        partition: The led partition.
+        settings: Those of its topic, as the pass begins.
+        broker_id: Written into the records.
+        custom_metadata_bytes_max: A plugin that returns more fails the copy.
+        throttle_ms: Wait in ms that the quota demands for a copy of so many bytes; 0: none.
+        gate: Whether the store may be tried; a first success after an outage ends the slice.
+        is_current: Whether `settings` are still those of the topic.
     """
     began_ms: int = yield WallMs()
     copied = 0
@@ -148,13 +147,14 @@ def copy_pass(
         facts: LogFacts = yield Validate()
         if facts.hole() is not None:
             unhealthy = hole_of(facts)
-            # The broker must not go by what was true before it.
+            # The broker must not rely on earlier reports.
             yield Report(loss_report(facts, unhealthy.loss))
             return PassResult(unhealthy=unhealthy.reason)
         taken: bool = yield Report(copied_through_report(facts))
         if not taken:
-            # The log has changed since it was validated. What would be announced now, the broker
-            # could take for the proof of a loss: to it the end that it opened with still counts.
+            # The log has changed since it was validated. A record that is announced now could look
+            # like the proof of a loss to the broker, which still counts the end that the log opened
+            # with.
             return PassResult(again_in_ms=REFUSED_REPORT_AGAIN_MS)
         yield Carry(facts.log.log_start_offset)
         segments, size_bytes = lag(facts, settings)
@@ -180,7 +180,8 @@ def copy_pass(
             ended_outage: bool = yield from _copy_one(
                 partition, facts, segment, broker_id, custom_metadata_bytes_max, gate
             )
-        copied += PASS_SEGMENTS_MAX if ended_outage else 1  # those that wait hear of it at the end
+        # others waiting for the store resume at the end of the pass
+        copied += PASS_SEGMENTS_MAX if ended_outage else 1
 
 
 def _copy_one(
@@ -191,9 +192,10 @@ def _copy_one(
     custom_metadata_bytes_max: int,
     gate: StoreGate,
 ) -> Task[bool]:
-    """Copy one segment; say whether the store had failed before."""
+    """Copy one segment; returns whether the store had failed before."""
     opened: LocalSegment = yield OpenLocal(segment.base_offset)
-    # The copy maximum counts from here, before STARTED is sent: others count from when they see it.
+    # The copy maximum counts from here, before STARTED is sent: other tiers count from when they
+    # read it.
     new_id: bytes = yield BeginCopy()
     now_ms: int = yield WallMs()
     metadata = started_metadata(
@@ -209,7 +211,8 @@ def _copy_one(
     yield AddStarted(metadata, metadata_offset)
     custom: bytes | None = yield PutObjects(metadata, opened.data)
     if custom is not None and len(custom) > custom_metadata_bytes_max:
-        # Now, and with it: no record will ever hold it, and a plugin may find its objects by it.
+        # Now, and with it: no record will ever hold it, and the plugin may need it to find the
+        # objects.
         yield DeleteObjects(replace(metadata, custom_metadata=custom))
         raise CustomMetadataTooLargeError(
             f"custom metadata of {len(custom)} bytes,"
@@ -228,10 +231,10 @@ def _copy_one(
 def _see_it_there(
     metadata: RemoteLogSegmentMetadata, data: LogSegmentData, gate: StoreGate
 ) -> Task[None]:
-    """Read the copy back; what is not found is looked for again, for as long as a store may need.
+    """Read the copy back; repeat for as long as the store may need to show it.
 
-    After that the copy is lost if the store has shown another one since; else the store fails. The
-    range is copied again under another id. The copy maximum ends it sooner.
+    After that the copy is lost if the store has shown another copy since; else the store fails. The
+    range is copied again under another id. The copy maximum may end the wait sooner.
     """
     waited_ms, pause_ms, since = 0, READ_BACK_FIRST_PAUSE_MS, gate.successes
     wait_max_ms = min(READ_BACK_MS << min(gate.failed_probes, 8), READ_BACK_MAX_MS)

@@ -1,7 +1,7 @@
-"""What a task asks of the world: a generator that yields one of these and is sent the result.
+"""Effects of a task: a generator yields one of these and is sent its result.
 
-A pool thread performs them for real (`rlm.maintenance.performer`); the simulator performs them in
-any order and may stop after any of them. Each names its result.
+A pool thread performs them (`rlm.maintenance.performer`). The simulator performs them in any order,
+and may stop after any of them. Each docstring ends with the type of its result.
 """
 
 from collections.abc import Generator, Sequence
@@ -18,10 +18,10 @@ from runtime.health_reasons import HEALTHY, HealthText
 
 @dataclass(frozen=True, slots=True)
 class Validate:
-    """Look at the local log and the remote segments -> LogFacts.
+    """Read the local log's description and the remote segments -> LogFacts.
 
     Attributes:
-        closed_segments: also at the local closed segments from the end of the copied run on.
+        closed_segments: Include the closed local segments from the end of the copied run on.
     """
 
     closed_segments: bool = True
@@ -29,7 +29,7 @@ class Validate:
 
 @dataclass(frozen=True, slots=True)
 class WallMs:
-    """-> wall clock, ms."""
+    """Read the wall clock -> ms since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class OpenLocal:
 
 @dataclass(frozen=True, slots=True)
 class LocalSegment:
-    """An opened local segment: what the broker said of it, and its files at position 0."""
+    """An opened local segment: the broker's answer, and its files at position 0."""
 
     answer: OpenedSegment
     data: LogSegmentData
@@ -54,7 +54,7 @@ class BeginCopy:
 
 @dataclass(frozen=True, slots=True)
 class AddStarted:
-    """Write COPY_SEGMENT_STARTED; done when read back and accepted -> None."""
+    """Write COPY_SEGMENT_STARTED; ends once it is read back and accepted -> None."""
 
     metadata: RemoteLogSegmentMetadata
     metadata_offset: int
@@ -70,12 +70,13 @@ class PutObjects:
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """Read the copy back -> str: what is not found in the store, or not yet; "" if all is there.
+    """Read the copy back -> str: the parts that are not found (yet); "" if all are there.
 
     Attributes:
-        metadata: with its custom metadata.
-        data: what was copied.
-        again_in_ms: what is not found is an error where the copy maximum passes before that.
+        metadata: With its custom metadata.
+        data: The copied files.
+        again_in_ms: Time until the next try. A missing part is an error if the copy maximum passes
+            before.
     """
 
     metadata: RemoteLogSegmentMetadata
@@ -85,14 +86,14 @@ class ReadBack:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait, or until the ownership is over -> None."""
+    """Wait, or until the ownership ends -> None."""
 
     wait_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateState:
-    """Write a later state of a known segment; done when read back and accepted -> None."""
+    """Write a later state of a known segment; ends once it is read back and accepted -> None."""
 
     update: SegmentUpdate
     metadata_offset: int
@@ -107,7 +108,7 @@ class DeleteObjects:
 
 @dataclass(frozen=True, slots=True)
 class StartedSeenMs:
-    """When STARTED of the segment was first seen here -> wall clock ms."""
+    """Time at which STARTED of the segment was first seen here -> wall clock ms."""
 
     metadata: RemoteLogSegmentMetadata
 
@@ -121,7 +122,7 @@ class WasDeletedOnce:
 
 @dataclass(frozen=True, slots=True)
 class MoveStart:
-    """Have the broker move the log start; done when checkpointed and fsynced -> bool: taken."""
+    """Have the broker move the log start; ends once checkpointed and fsynced -> bool: taken."""
 
     offset: int
     reason: str
@@ -129,7 +130,7 @@ class MoveStart:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """What accepted records say beyond the segments' states -> PartitionHistory."""
+    """Read the facts of accepted records beyond the segments' states -> PartitionHistory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,35 +142,35 @@ class ReadEpochs:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Have the broker take a chain; done when it is fsynced -> bool: taken."""
+    """Have the broker use an epoch chain; ends once it is fsynced -> bool: taken."""
 
     chain: Sequence[EpochEntry]
 
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """Let each record from here on carry the log start, which is checkpointed -> None."""
+    """Carry the log start offset, which is checkpointed, in each further record -> None."""
 
     log_start: int
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell the broker what was found out about the partition -> bool: it goes by it now."""
+    """Send a report about the partition to the broker -> bool: the broker uses it now."""
 
     report: messages.Report
 
 
 @dataclass(frozen=True, slots=True)
 class NeedEpoch:
-    """Have the controller give a leader epoch above `used` -> str: why it is in vain, or ""."""
+    """Have the controller raise the leader epoch above `used` -> str: why it cannot, or ""."""
 
     used: int
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Publish what a pass has seen -> None."""
+    """Publish measurements of a pass -> None."""
 
     copy_lag_segments: int | None = None
     copy_lag_bytes: int | None = None
@@ -203,21 +204,22 @@ Effect: TypeAlias = (
 )
 
 R = TypeVar("R")
-# What is sent in depends on the effect; each `yield` says which type it expects.
+# The type of the sent result depends on the effect; each `yield` names the type it expects.
 Task: TypeAlias = Generator[Effect, Any, R]
 
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """How a pass ended when nothing was raised.
+    """Result of a pass that raised nothing.
 
     Attributes:
-        unhealthy: what a person should look at.
-        again_in_ms: come back earlier than at the next interval; 0: the pass is not through.
-        store_errors: calls of the plugin that failed while the pass continued.
-        is_held: work is left that waits until the store works again.
-        is_throttled: work is left that waits until the copy quota has room.
-        lag_bytes: what is left to be copied.
+        unhealthy: The health reason.
+        again_in_ms: Start the next pass earlier than at the next interval; 0: the pass is not
+            complete.
+        store_errors: Calls of the plugin that failed while the pass continued.
+        is_held: Work is left that waits until the store works again.
+        is_throttled: Work is left that waits until the copy quota has room.
+        lag_bytes: Bytes left to be copied.
     """
 
     unhealthy: HealthText = HEALTHY

@@ -1,11 +1,11 @@
-"""Moving the log start by total retention, and taking segments through deletion.
+"""Moves the log start offset by total retention, and deletes segments below it.
 
-Write order: the log start, durably, on the leader and on in-sync followers; then for each segment,
-in offset order, DELETE_STARTED, its objects, and DELETE_FINISHED once the copy maximum has passed
-since its STARTED was first seen, right after a last delete of its objects: a PUT of a dead copier
-may land until then.
+Write order: first the log start offset, durably, on the leader and on in-sync followers. Then for
+each segment, in offset order: DELETE_STARTED, its objects, and DELETE_FINISHED. DELETE_FINISHED
+waits until the copy maximum has passed since the segment's STARTED was first seen, right after
+another delete of its objects: a PUT of a dead copier may land until then.
 
-Deletions may be slow, and many. So a pass ends after some time and waits again, behind those of
+Deletions may be slow, and many. So a pass ends after some time and queues again behind those of
 other partitions.
 """
 
@@ -42,9 +42,10 @@ from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.health_reasons import HealthReason
 
 PASS_MS: Final = 10_000
-"""A pass ends with the segment that it is at then."""
+"""A pass ends with the segment that it works on at this time."""
 FOLLOWERS_MS: Final = 1_000
-"""Followers hear of a raised log start with their next Fetch, and have checkpointed it by then."""
+"""Followers get a raised log start offset with their next Fetch, and have checkpointed it by
+then."""
 
 
 def expiration_pass(
@@ -55,7 +56,7 @@ def expiration_pass(
     copy_max_ms: int,
     gate: StoreGate,
 ) -> Task[PassResult]:
-    """One pass over a led partition; it ends with an error of the store that may be over soon."""
+    """One pass over a led partition; a retriable error of the store ends it."""
     own_copies.look()
     facts: LogFacts = yield Validate()
     if facts.hole() is not None:
@@ -68,10 +69,10 @@ def expiration_pass(
         taken: bool = yield MoveStart(move.offset, move.reason)
         if not taken:
             return PassResult(unhealthy=HealthReason.LOG_START_REFUSED.text(offset=move.offset))
-        # The next pass carries it, and its description says what followers have by then, also those
-        # that join now.
+        # The next pass carries the new log start, and its description includes followers that join
+        # now.
         return PassResult(again_in_ms=0 if members >= move.offset else FOLLOWERS_MS)
-    # A follower that leads next must know that what goes is gone.
+    # A follower that leads next must know that the deleted offsets are gone.
     due = deletions(facts, min(facts.log.log_start_offset, members), own_copies.seen())
     yield Measure(
         delete_lag_segments=len(due),
@@ -89,7 +90,7 @@ def expiration_pass(
         except (RetriableRemoteStorageError, CallHangsError):
             raise  # the next call would find the same
         except RemoteStorageError:
-            errors += 1  # counted and logged where it was performed; the next pass tries again
+            errors += 1  # counted and logged by the performer; the next pass tries again
         else:
             if is_held:
                 return PassResult(store_errors=errors, is_held=True)
@@ -103,7 +104,7 @@ def _delete(
     copy_max_ms: int,
     gate: StoreGate,
 ) -> Task[bool]:
-    """Do what is due for one segment; say whether that must wait for the store."""
+    """Do the steps that are due for one segment; returns whether they must wait for the store."""
     metadata = deletion.metadata
     seen_ms: int = yield StartedSeenMs(metadata)
     now_ms: int = yield WallMs()

@@ -1,10 +1,10 @@
-"""Followed partitions: what their broker may drop locally, by what other owners have copied.
+"""Followed partitions: which local segments their broker may drop after copies by other owners.
 
-Nothing is written, copied or deleted for a partition that this broker follows. Its tier reads the
-metadata topic along, and says how far the run from the log start reaches on the follower's *own*
-chain, below the follower's own high watermark. It does so at every interval, at a position of the
-topic asked for again each time: what was read before says nothing of what is there now. So a
-follower expires by its local retention, and is ready to lead without reading the topic again.
+Nothing is written, copied or deleted for a followed partition. Its tier reads the metadata topic
+along, and reports how far the copied run reaches on the follower's *own* epoch chain, below the
+follower's own high watermark. It does so at every interval, after reading to the topic's present
+end: an earlier read says nothing about the present state. So a follower expires by its local
+retention, and is ready to lead without reading the topic again.
 
 Source: docs/tiering.md; KIP-405, "Follower Replication".
 """
@@ -30,24 +30,24 @@ from runtime.rng import Backoff
 from runtime.scheduler import Scheduler, Timer
 
 NO_INCARNATION: Final = -1
-"""A follower writes nothing."""
+"""Incarnation of a follower, which writes nothing."""
 CATCH_UP_MS: Final = 180_000
 _LATE: Final = f"the metadata topic was not read to its end in {CATCH_UP_MS // 1_000} s"
 
 
 def follow_pass() -> Task[PassResult]:
-    """Say what is copied of a followed partition, by what was read of the topic."""
+    """Report the copied run of a followed partition, from the records read so far."""
     facts: LogFacts = yield Validate(closed_segments=False)
-    # A hole says nothing here: the run ends before it, and nothing is dropped.
+    # A hole needs no report: the run ends before it, and nothing above is dropped.
     yield Report(copied_through_report(facts))
     return PassResult()
 
 
 class Following:
-    """Belongs to the manager's thread.
+    """The followed partitions of a tier; belongs to the manager's thread.
 
     Attributes:
-        catch_ups: others wait there, too.
+        catch_ups: Shared with reads and bootstraps.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class Following:
         """Follow nothing.
 
         Args:
-            world: what tasks work with.
-            workers: pools.
-            scheduler: timers.
-            config: settings.
-            may_report: whether what the topic says can be relied on: the claim was not refused.
-            new_backoff: pauses after failures.
+            world: Collaborators of all tasks.
+            workers: Thread pools.
+            scheduler: Timers.
+            config: Settings.
+            may_report: Whether the topic can be relied on: the claim was not refused.
+            new_backoff: Pauses after failures.
         """
         self._world, self._workers, self._scheduler = world, workers, scheduler
         self._interval_ms, self._may_report = config.task_interval_ms, may_report
@@ -76,13 +76,13 @@ class Following:
         self.catch_ups = CatchUps(world.metadata, workers)
 
     def begin(self, known: AssignedPartition) -> None:
-        """Read along from now on, until the partition's ownership ends."""
+        """Read along until the partition's ownership ends."""
         self._world.metadata.follow(known.tip)
         known.ownership = Ownership(known.tip, Fence(known.leader_epoch, NO_INCARNATION))
         self._run(known)
 
     def lost_records(self, known: AssignedPartition) -> None:
-        """What was said may rest on records that are gone: say so, and begin again."""
+        """Withdraw reports that may rest on lost records, and begin again."""
         known.end_ownership()
         known.ownership = Ownership(known.tip, Fence(known.leader_epoch, NO_INCARNATION))
         self._run(known, withdraws=True)
@@ -99,7 +99,8 @@ class Following:
             self._start(known, ownership, task, withdraws=withdraws)
             return
 
-        # No thread waits: others validate while a part of the topic has no leader.
+        # A timer instead of a waiting thread: the pool is free for others while the topic has no
+        # leader.
         def late() -> None:
             self.catch_ups.leave(known.tip, read)
             self._ended(False, known, None, MetadataNotReadyError(_LATE))
@@ -115,14 +116,14 @@ class Following:
         timer: Timer,
         error: BaseException | None,
     ) -> None:
-        """All is read that the topic held when this pass began; or it was given up by now."""
+        """All records that the topic held when this pass began are read, or reading failed."""
         if known.ownership is not ownership or known.own_timer is not timer:
             return
         timer.cancel()
         known.own_timer = None
         if error is None:
-            # Said again each time: the broker forgets it when the log takes its first batch of a
-            # leader epoch, and nothing else would be said before the next copy.
+            # Reported each time: the broker drops the report when the log takes its first batch of
+            # a leader epoch, and no other report follows before the next copy.
             ownership.last_report = None
             self._start(known, ownership, follow_pass, withdraws=False)
         else:
@@ -149,7 +150,7 @@ class Following:
         else:
             known.own_backoff = known.own_backoff or self._new_backoff()
             delay_ms = known.own_backoff.next_ms()
-            if not isinstance(error, LinkFailureError):  # else its next role is on the way
+            if not isinstance(error, LinkFailureError):  # else its next assignment is on the way
                 known.unhealthy = HealthReason.METADATA.text(error=error)
         again = partial(self._run, known, withdraws=has_withdrawn and error is not None)
         known.own_timer = self._scheduler.call_later(delay_ms, again)

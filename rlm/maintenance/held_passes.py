@@ -1,9 +1,9 @@
-"""Passes that wait for the store, and which of them probes it when.
+"""Passes that wait for the store, and the order in which they probe it.
 
-All on the manager's thread. A held pass also comes again every interval, to measure its lag and to
-report; that it was held only means that it is started at once when the store works again. Probes
-go round, and a partition that probed in vain comes again by its own backoff: one that fails for
-reasons of its own does not keep the others waiting.
+All on the manager's thread. A held pass also starts at every interval, to measure its lag and to
+report. Being held only means that it starts at once when the store works again. Partitions probe in
+turn. One whose probe failed returns by its own backoff, so a partition with a fault of its own does
+not keep the others waiting.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,9 @@ _RED: Final = {COPY: HealthReason.COPY_WAITS, EXPIRE: HealthReason.EXPIRE_WAITS}
 
 
 class StoreWaits:
-    """What waits for the store: one `HeldPasses` for copying, one for deleting.
+    """Passes that wait for the store: one `HeldPasses` for copying, one for deleting.
 
-    They do not wait for each other: a store that is full takes no copies, and deletions.
+    They are separate: a store that is full refuses copies and accepts deletions.
     """
 
     def __init__(
@@ -33,41 +33,45 @@ class StoreWaits:
         new_backoff: Callable[[], Backoff],
         scheduler: Scheduler,
     ) -> None:
-        """Nothing waits; `start` starts a partition's pass of a kind, if there is such still."""
+        """Hold no pass.
+
+        `start` starts a partition's pass of a kind, if the partition still exists.
+        """
         self._held = {
             kind: HeldPasses(partial(start, kind), new_backoff, scheduler) for kind in _RED
         }
 
     def gate(self, kind: str) -> StoreGate:
-        """What passes of a kind ask before they try the store."""
+        """The gate that passes of a kind consult before they try the store."""
         return self._held[kind].gate
 
     def ended(self, kind: str, tip: TopicIdPartition, *, is_held: bool, failed: bool) -> None:
         """A pass has ended.
 
         Args:
-            kind: of pass.
-            tip: whose.
-            is_held: it did not try the store, and continues when the store works again.
-            failed: the store failed it, and it comes again by itself.
+            kind: Of the pass.
+            tip: Its partition.
+            is_held: It did not try the store, and continues when the store works again.
+            failed: The store failed it, and it starts again by itself.
         """
         key = (tip.topic_id, tip.partition)
         self._held[kind].ended(key, is_held=is_held, failed=failed)
 
     def forget(self, tip: TopicIdPartition) -> None:
-        """The partition is not ours any more."""
+        """The partition is no longer ours."""
         for held in self._held.values():
             held.forget((tip.topic_id, tip.partition))
 
     def try_all(self) -> None:
-        """Somebody wants to know: all try the store again, as if it had never failed."""
+        """Let all try the store at once, as if it had never failed: for a pass on request."""
         for held in self._held.values():
             held.try_all()
 
     def unhealthy_ones(self) -> list[HealthText]:
-        """What is wrong, for health: a closed gate is, as long as a partition waits for it.
+        """Health reasons: each closed gate for which a partition waits.
 
-        Where none does, no pass may try the store for a long time and find that it works again.
+        Without a waiting partition, no pass may try the store for a long time and find that it
+        works again.
         """
         return [
             _RED[kind].text(error=held.gate.reason, count=held.count)
@@ -77,10 +81,10 @@ class StoreWaits:
 
 
 class HeldPasses:
-    """Those of one kind.
+    """The waiting passes of one kind.
 
     Attributes:
-        gate: what passes of this kind ask before they try the store.
+        gate: Consulted by passes of this kind before they try the store.
     """
 
     def __init__(
@@ -89,7 +93,7 @@ class HeldPasses:
         new_backoff: Callable[[], Backoff],
         scheduler: Scheduler,
     ) -> None:
-        """Hold none; `start` starts the pass of a partition, if there is such a one still."""
+        """Hold none; `start` starts a partition's pass, if the partition still exists."""
         self._start, self._new_backoff, self._scheduler = start, new_backoff, scheduler
         self.gate = StoreGate()
         self._held: dict[PartitionKey, None] = {}
@@ -99,11 +103,11 @@ class HeldPasses:
 
     @property
     def count(self) -> int:
-        """How many partitions have work that the store did not let them do, held or not."""
+        """Number of partitions with work that the store prevented, held or not."""
         return len(self._unserved)
 
     def ended(self, key: PartitionKey, *, is_held: bool, failed: bool) -> None:
-        """See StoreWaits."""
+        """Note the end of a pass; arguments as of `StoreWaits.ended`."""
         self._held.pop(key, None)
         self._unserved.discard(key)
         if is_held or failed:
@@ -123,7 +127,7 @@ class HeldPasses:
         self._look()
 
     def _look(self) -> None:
-        """Let go those that wait, or see to it that one of them probes."""
+        """Release the waiting passes, or have one of them probe."""
         if self.gate.is_open:
             if self._backoff is not None:  # the outage is over
                 self._backoff = None
@@ -133,7 +137,7 @@ class HeldPasses:
             if self._timer is None:
                 self._release()
         elif self.gate.probe_is_due:
-            self._start_one()  # the one that was started before had no use for it
+            self._start_one()  # the one that was started before did not need the store
         elif not self.gate.is_probed and self._timer is None:
             self._backoff = self._backoff or self._new_backoff()
             self._timer = self._scheduler.call_later(self._backoff.next_ms(), self._probe)
@@ -150,7 +154,7 @@ class HeldPasses:
             self._start(key)
 
     def _release(self) -> None:
-        """Start them in slices, as long as the store works."""
+        """Start the held passes in slices, as long as the store works."""
         for key in list(self._held)[:SLICE_PARTITIONS]:
             self.forget(key)
             self._start(key)

@@ -1,15 +1,15 @@
-"""The tier incarnation: second half of every fence, and never the same twice in a leader epoch.
+"""The tier incarnation: second half of every fence, never used twice in a leader epoch.
 
-A number is the highest of: the fsynced counter + 1, the wall clock's milliseconds, and what the
-caller knows to be taken already (+ 1); it is fsynced before it is used. So a counter that is lost,
-cut or damaged costs nothing while the clock is right. Where the clock is wrong, too, our records
-are refused for the higher pair that was read, and the next number is above that one.
+A number is the highest of: the fsynced counter + 1, the wall clock's milliseconds, and 1 above the
+highest number that the caller knows to be taken. It is fsynced before it is used. So a counter that
+is lost, cut or damaged costs nothing while the clock is right. If the clock is wrong too, our
+records are refused because of a higher fence, and the next number is above that one.
 
-The file is `<number> <claims> <CRC32C of all before the last space, 8 hex digits>` and a line end.
-`claims` are the numbers that the store may hold as the claim of these files, rising, with commas
-between them (`-`: not validated yet, see `rlm.maintenance.claim`). A random part of up to a second
-is added to each, so that it is unlike that of a copy of these files which notes one at the same
-time.
+The file is `<number> <claims> <CRC32C of all before the last space, 8 hex
+digits>` and a line end. `claims` are the numbers that the store may hold as the claim of these
+files, ascending, with commas between them (`-`: not validated yet, see `rlm.maintenance.claim`).
+Each includes a random part of up to a second, so that a copy of these files does not note the same
+number at the same time.
 """
 
 import logging
@@ -29,36 +29,37 @@ log = logging.getLogger(__name__)
 
 FILE_NAME = "tier-incarnation"
 NUMBER_MAX = 2**63 - 2
-"""The remover's pair holds the one above (int64 in the records)."""
+"""The remover's fence has the number above it (int64 in the records)."""
 
 CLAIMS_MAX = 16
-"""In the file. A write of a claim does not come about after fourteen later ones were tried."""
+"""Bound of the claims in the file. A delayed write of a claim cannot land after fourteen later
+ones."""
 
 WRITTEN = 1
 """As the floor of the claims. No claim is that low: each is at least the clock's milliseconds."""
 
 CLAIM_SPREAD = 1_000
-"""So many numbers the rng chooses a claim from."""
+"""Range of the random part of a claim."""
 
 _FORM = re.compile(rb"((\d{1,19}) (\d{1,19}(?:,\d{1,19})*|-)) ([0-9a-f]{8})\n")
 
 _OLDER = re.compile(rb"(\d{1,19})(?: ([0-9a-f]{8}))?\n")
-"""Of unreleased versions: only the number, with its checksum or without."""
+"""Format of unreleased versions: only the number, with its checksum or without."""
 
 
 class OlderFormError(TidemarkError):
-    """The file is whole and of a form that is not read any more; names file and remedy."""
+    """The file is intact and of an older format; the message names file and remedy."""
 
 
 class Counter(NamedTuple):
-    """What the file says.
+    """Content of the file.
 
     Attributes:
-        number: the highest that was taken; 0: none.
-        claimed: the last number noted for the store; None: nothing is known of a claim.
-        before: what the store may hold instead, rising. First the floor: the highest claim that was
-            found when these files noted one (0: none, `WRITTEN`: none, and one was written since).
-            Then what was noted since and perhaps never written.
+        number: The highest that was taken; 0: none.
+        claimed: The last number noted for the store; None: no claim is known.
+        before: Numbers that the store may hold instead, ascending. The first is the floor: the
+            highest claim that was found when these files noted one (0: none, `WRITTEN`: none, and
+            one was written since). The others were noted since, and perhaps never written.
     """
 
     number: int
@@ -73,8 +74,8 @@ class Counter(NamedTuple):
     def noted(self, number: int, found: int | None) -> "Counter":
         """With `number` noted as the next claim, where the store holds `found`.
 
-        The floor never falls: an early claim may land late, and after it one between it and later
-        ones that were found, of which nothing is known any more.
+        The floor never falls. An early claim may land late, after claims between it and later ones
+        were found and forgotten here.
         """
         floor = max(found or 0, *self.before[:1], 0)
         known = self.before if self.claimed is None else (*self.before, self.claimed)
@@ -82,10 +83,10 @@ class Counter(NamedTuple):
         return Counter(number, number, (floor, *unwritten[-(CLAIMS_MAX - 2) :]))
 
     def written(self) -> "Counter":
-        """With the store's word that it holds a claim; a floor that was found says so already.
+        """With proof that the store holds a claim; a floor that was found is such proof already.
 
-        The floor does not rise to the number: a claim of another machine between the one found and
-        this number may land late, and is none of these files.
+        The floor does not rise to the number. A claim of another machine between the found one and
+        this number may land late, and does not belong to these files.
         """
         return self._replace(before=(max(*self.before[:1], WRITTEN), *self.before[1:]))
 
@@ -145,7 +146,7 @@ def read(disk: Disk, path: Path) -> Counter:
 
 
 def check_forms(disk: Disk, state_dir: Path, first_dir: Path) -> None:
-    """Make sure that nothing is passed by which unreleased versions have written.
+    """Refuse files of unreleased versions, which kept them in the first log directory.
 
     They kept the file in the first log directory.
 
@@ -167,16 +168,16 @@ def check_forms(disk: Disk, state_dir: Path, first_dir: Path) -> None:
 
 
 class Incarnations:
-    """Gives out incarnation numbers; from several threads."""
+    """Assigns incarnation numbers; from any thread."""
 
     def __init__(self, disk: Disk, state_dir: Path, clock: Clock, rng: Rng) -> None:
-        """Nothing is read or written before it is asked.
+        """Read and write nothing before the first call.
 
         Args:
-            disk: files.
-            state_dir: where the counter lies, the directory of the metadata log.
-            clock: its wall time is the least that is given out.
-            rng: make claims differ from those of a copy of these files.
+            disk: Files.
+            state_dir: Directory of the counter, that of the metadata log.
+            clock: Its wall time is a lower bound of each number.
+            rng: Makes claims differ from those of a copy of these files.
         """
         self._disk, self._path, self._clock = disk, state_dir / FILE_NAME, clock
         self._lock, self._rng = Lock(), rng
@@ -184,22 +185,22 @@ class Incarnations:
 
     @property
     def counter(self) -> Counter:
-        """What the file says."""
+        """Content of the file."""
         with self._lock:
             return self._counter()
 
     def take(self, above: int = -1) -> int:
-        """The next number, durably taken; also above `above`.
+        """The next number, above `above`, durably taken.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: The file cannot be written.
         """
         with self._lock:
             last = self._counter()
             return self._keep(last._replace(number=self._next(last, above)))
 
     def claim(self, found: int | None) -> int:
-        """As `take`, above the claim found, and noted as claimed: before it is written there.
+        """The next number, above the found claim, noted as claimed before it is written there.
 
         Raises:
             OSError: it cannot be written.
@@ -210,10 +211,10 @@ class Incarnations:
             return self._keep(last.noted(number, found))
 
     def written(self) -> None:
-        """Note that the store holds a claim; durable when it returns, once in the file's life.
+        """Note durably that the store holds a claim; the file is written at most once for that.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: The file cannot be written.
         """
         with self._lock:
             last = self._counter()

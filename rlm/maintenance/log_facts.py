@@ -1,10 +1,10 @@
-"""What a pass validates by: the leader's local log and the remote segments, at one moment. Pure.
+"""Input of a pass: the leader's local log and the remote segments, at one moment. Pure.
 
-A finished segment is *stored* as far as it is on the own chain: so far it is read, and so far there
-is no hole. It *counts as a copy* only where its last (epoch, offset) is on the own chain below the
-own high watermark. One that continues in a lineage that was given up is copied again by the own
-borders: nothing goes locally that only such a segment holds, because no follower can begin at its
-end (model finding F1).
+A finished segment is *stored* as far as it is on this log's epoch chain. Stored offsets are read,
+and are no hole. A segment *counts as a copy* only if its last (epoch, offset) is on this log's
+epoch chain and below its high watermark. A segment that continues in an abandoned lineage is copied
+again, by this log's segment borders. Local data that only such a segment holds is never dropped,
+because no follower can begin at its end (model finding F1).
 
 `log_end` for coverage is the high watermark: nothing above it is ever copied.
 """
@@ -21,7 +21,7 @@ from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
 
 class RemoteSegment(NamedTuple):
-    """A live remote segment, and where in the topic it was FINISHED."""
+    """A live remote segment, and its position in the topic when it became FINISHED."""
 
     metadata: RemoteLogSegmentMetadata
     finished_order: int | None
@@ -29,7 +29,7 @@ class RemoteSegment(NamedTuple):
 
 @dataclass(frozen=True)
 class LogFacts:
-    """A log description and the remote segments, with what follows from both."""
+    """A log description and the remote segments, with derived facts."""
 
     log: LogDescription
     remote: Sequence[RemoteSegment]
@@ -65,14 +65,14 @@ class LogFacts:
         return lineage.Coverage(segment.metadata for segment in self.copies)
 
     def stored_through(self, log_start: int | None = None) -> lineage.CopiedRun | None:
-        """How far the run of what is stored from the log start (or `log_start`) on reaches."""
+        """The stored run from the log start offset (or `log_start`) on."""
         start = self.log.log_start_offset if log_start is None else log_start
         return lineage.copied_through(self.coverage, self.chain, start, self.log.high_watermark)
 
     def copied_through(self) -> lineage.CopiedRun | None:
-        """How far the run of copies from the log start on reaches.
+        """The run of copies from the log start offset on.
 
-        Below the local start nothing can be copied again: there counts what is stored.
+        Below the local start nothing can be copied again, so there the stored run counts.
         """
         log, chain = self.log, self.chain
         start, local_start = log.log_start_offset, log.local_log_start_offset
@@ -88,15 +88,15 @@ class LogFacts:
 
     @property
     def needed_from(self) -> int:
-        """What is local and closed below this offset is in the store, or below the log start."""
+        """Closed local offsets below this one are in the store, or below the log start offset."""
         start, run = self.log.log_start_offset, self.copied_through()
         return start if run is None else max(start, run.last_offset + 1)
 
     @property
     def names_what_is_needed(self) -> bool:
-        """Whether the description names the closed segments that are needed, or the first of them.
+        """Whether the description has the closed segments that are needed, or the first of them.
 
-        It was asked for before anybody knew which: more is copied by now, or less.
+        Its request was sent before the needed ones were known; more is copied by now, or less.
         """
         log, needed = self.log, self.needed_from
         return log.closed_from == needed or (log.closed_from < needed and not log.more_closed_count)

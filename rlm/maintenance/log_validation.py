@@ -1,13 +1,13 @@
-"""Where a log starts and whether its epoch chain is whole: what a new owner settles first. Pure.
+"""Log start and epoch chain of a new owner's log, validated before it serves or copies. Pure.
 
-The order is that of the row "leader change" of docs/tiering.md §3: leader epoch, log end, chain,
-log start, hole. What is missing proves nothing: a lost, old or contradictory file leads to a chain
-that is read from the store, or to an unhealthy partition, of which nothing is copied, raised or
-deleted. Never to a log start that nobody ordered.
+The order is that of the row "leader change" of docs/tiering.md §3: leader epoch, log end, epoch
+chain, log start, hole. A missing file proves nothing. A lost, old or contradictory file leads to a
+chain that is read from the store, or to an unhealthy partition, of which nothing is copied, raised
+or deleted. It never leads to a log start offset that was not ordered.
 
-A pair *counts* where its leader epoch is not below the last unclean election: what lineages that
-were given up have written proves nothing about this one. Records without a pair (of Kafka) prove no
-loss either.
+A fence *counts* if its leader epoch is not below the last unclean election: records of abandoned
+lineages prove nothing about this one. Records without a fence (of Apache Kafka) prove no loss
+either.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from runtime.health_reasons import HealthReason, HealthText
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """All is known: the log starts at `log_start`, perhaps still to be checkpointed."""
+    """The log is sound and starts at `log_start`, perhaps still to be checkpointed."""
 
     log_start: int
 
@@ -34,7 +34,7 @@ class ChainLost:
     """The chain does not say under which epochs offsets below the local start were written.
 
     Attributes:
-        problem: what is wrong with it.
+        problem: the defect.
         floor: the log start is not below this, as far as is known without the chain.
         sources: finished segments whose LEADER_EPOCH index may say it.
     """
@@ -46,11 +46,11 @@ class ChainLost:
 
 @dataclass(frozen=True, slots=True)
 class Unhealthy:
-    """A person must look: which loss, and a sentence with the remedy.
+    """A loss that needs a person, and its health reason with the remedy.
 
     Attributes:
-        used: of a leader epoch that is too low: the highest that was used before.
-        restoration: where a log begins again that lost all it had here.
+        used: For a leader epoch that is too low: the highest that was used before.
+        restoration: Where a log begins again that has lost all local records.
     """
 
     loss: Loss
@@ -62,7 +62,7 @@ class Unhealthy:
 def validate_log(
     log: LogDescription, history: PartitionHistory
 ) -> Validated | ChainLost | Unhealthy:
-    """Validate a log by what is here and by what accepted records say, after the barrier."""
+    """Validate a log by its own state and by accepted records, after the barrier."""
     unhealthy = leader_epoch_too_low(log, history) or log_end_lost(log, history)
     if unhealthy is not None:
         return unhealthy
@@ -76,14 +76,14 @@ def validate_log(
 
 
 def chain_of(log: LogDescription) -> list[EpochEntry]:
-    """The chain as the broker has it."""
+    """The chain as the broker sent it."""
     return [EpochEntry(epoch, start) for epoch, start in log.chain]
 
 
 def local_chain(log: LogDescription) -> list[EpochEntry]:
     """The part that local batches confirm: from the local start on, its first entry clipped.
 
-    Where no batch is here, nothing confirms an epoch that began before the local start.
+    Without a local batch, nothing confirms an epoch that began before the local start.
     """
     start, clipped = log.local_log_start_offset, list[EpochEntry]()
     is_empty = start >= log.log_end_offset
@@ -98,12 +98,12 @@ def local_chain(log: LogDescription) -> list[EpochEntry]:
 
 
 def counts(history: PartitionHistory, fence: Fence | None) -> bool:
-    """Whether a pair was written by a lineage that was not given up since."""
+    """Whether a fence was written by a lineage that was not abandoned since."""
     return fence is not None and fence.leader_epoch >= history.last_unclean_epoch
 
 
 def leader_epoch_too_low(log: LogDescription, history: PartitionHistory) -> Unhealthy | None:
-    """Story H11: the cluster metadata are of an earlier time, so leader epochs were given twice."""
+    """Story H11: the cluster metadata are of an earlier time, so leader epochs were reused."""
     epochs = [history.highest_epoch, *(epoch for epoch, _ in log.chain)]
     return too_low(log.leader_epoch, max(epochs)) if max(epochs) > log.leader_epoch else None
 
@@ -116,7 +116,7 @@ def too_low(leader_epoch: int, used: int, in_vain: str = "") -> Unhealthy:
 
 
 def log_end_lost(log: LogDescription, history: PartitionHistory) -> Unhealthy | None:
-    """Offsets at or above the own log end were given before, or other ones than are here."""
+    """Whether offsets at or above this log's end were assigned before, or with other records."""
     proved = lost_end(log, history)
     if not proved:
         return None
@@ -124,22 +124,22 @@ def log_end_lost(log: LogDescription, history: PartitionHistory) -> Unhealthy | 
     if restoration is not None:
         text = HealthReason.COPIES.text(offset=proved, begin=restoration.end)
         return Unhealthy(Loss.LOG_END, text, restoration=restoration)
-    # Where other records than the remote ones are here, adoption begins above both.
+    # Where local records differ from the remote ones, adoption begins above both.
     begin = max(proved, log.log_end_offset + 1)
     text = HealthReason.LOG_END.text(offset=proved, log_end=log.log_end_offset, begin=begin)
     return Unhealthy(Loss.LOG_END, text)
 
 
 def lost_end(log: LogDescription, history: PartitionHistory) -> int:
-    """Up to where (exclusive) offsets were given that are not here; 0 if none is proved to be lost.
+    """End (exclusive) of the offsets that were assigned and are missing here; 0 if none is proved.
 
-    A segment is closed and fsynced before its first record, and a log start lies at or below the
-    high watermark: what they reach up to was here, under the leader epoch of the record's pair or
-    an earlier one. Produce does not wait for this validation: what was appended under a later
-    epoch, or since the log was opened, does not stand for what was lost. Stories H3, H6.
+    A segment is closed and fsynced before its first record, and a log start offset is at or below
+    the high watermark. So the offsets below both were here, under the leader epoch of the record's
+    fence or an earlier one. Produce does not wait for this validation: records that were appended
+    under a later epoch, or since the log was opened, do not replace lost ones. Stories H3, H6.
 
-    An unclean election gives up what the new leader lacks. One that has nothing at all lacks what
-    the store has: it is no lineage to continue with, and offsets would be given again. Once an
+    An unclean election abandons the records that the new leader lacks. A leader without any record
+    lacks those in the store: it has no lineage to continue, and would assign offsets again. Once an
     owner since that election has settled, and carries a log start, there is such a lineage.
     """
     if _has_nothing(log, history) and not _has_settled(history):
@@ -156,12 +156,12 @@ def restoration_of(
     None: it held something, or no finished segment is left.
 
     The newest finished segment carries the epoch chain and the producers as of its end. Newest is
-    by leader epoch first: a lineage that was given up may reach higher.
+    by leader epoch first: an abandoned lineage may reach higher.
 
     Args:
-        log: as it is here.
-        history: what accepted records say.
-        proved: see `lost_end`.
+        log: The local log.
+        history: Facts of accepted records.
+        proved: Result of `lost_end`.
     """
     ends = [
         (spans[-1].epoch, segment.metadata.end_offset + 1)
@@ -176,11 +176,11 @@ def restoration_of(
 
 
 def _has_nothing(log: LogDescription, history: PartitionHistory) -> bool:
-    """Whether it held no record when it was opened, or elected uncleanly, and never did.
+    """Whether the log held no record when it was opened, or uncleanly elected, and never settled.
 
-    The chain of a log whose records were all deleted keeps the epoch of the last one that was there
-    when it was opened; its own epoch, and those of what was appended since, begin at that end. What
-    it took before it was validated is still there when it is opened again: then its chain begins at
+    A log whose records were all deleted keeps the epoch of its last record in its chain when it is
+    opened. Its own epoch, and those of records appended since, begin at that end. Records that it
+    took before it was validated are still there at the next opening. Then its chain begins at
     offset 0, and not before the election.
     """
     if log.chain and history.last_unclean_epoch >= 0 and not _has_settled(history):
@@ -193,14 +193,14 @@ def _has_nothing(log: LogDescription, history: PartitionHistory) -> bool:
 
 
 def _has_settled(history: PartitionHistory) -> bool:
-    """Whether an owner since the last unclean election has settled, and said where it begins."""
+    """Whether an owner since the last unclean election has settled and carried a log start."""
     return any(epoch >= history.last_unclean_epoch for epoch in history.log_starts)
 
 
 def given_otherwise(log: LogDescription, history: PartitionHistory) -> list[tuple[int, int]]:
-    """(first, end) of offsets that were given, and that are not here or hold other records.
+    """(first, end) of offsets that were assigned, and are missing here or hold other records.
 
-    As far as owners said so before a copy was finished.
+    As far as records of owners show it before a copy was finished.
     """
     found, local = [], local_chain(log)
     for ends in (history.given_ends, history.log_starts):
@@ -215,7 +215,7 @@ def given_otherwise(log: LogDescription, history: PartitionHistory) -> list[tupl
 
 
 def finished_otherwise(log: LogDescription, history: PartitionHistory) -> int:
-    """The end (exclusive) of finished segments that hold other records than are here; 0: none."""
+    """The end (exclusive) of finished segments with other records than the local ones; 0: none."""
     local = local_chain(log)
     return max(
         (
@@ -228,10 +228,10 @@ def finished_otherwise(log: LogDescription, history: PartitionHistory) -> int:
 
 
 def _end_of(epoch: int, local: Sequence[EpochEntry], log: LogDescription) -> int:
-    """Where (exclusive) the offsets end that this log has of leader epochs up to `epoch`.
+    """End (exclusive) of the offsets that this log has of leader epochs up to `epoch`.
 
-    Each life of a broker leads under a higher epoch, which its chain notes at the log end before
-    anything is appended, and which its batches carry.
+    Each incarnation of a broker leads under a higher epoch. Its chain notes the epoch at the log
+    end before anything is appended, and its batches carry it.
     """
     ends = [log.log_end_offset]
     if log.unvalidated_end >= 0:
@@ -281,7 +281,7 @@ def _leaves_off(
 
 
 def chain_lost(log: LogDescription, history: PartitionHistory) -> ChainLost | None:
-    """Whether the chain is whole from the log start on, as far as that can be told.
+    """The defect if the chain is not provably whole from the log start on, else None.
 
     From the local start on the broker has compared it with the batches.
     """
@@ -295,7 +295,7 @@ def chain_lost(log: LogDescription, history: PartitionHistory) -> ChainLost | No
 def problem_of(
     chain: Sequence[EpochEntry], floor: int, log: LogDescription, history: PartitionHistory
 ) -> str:
-    """What is wrong with a chain below the local start; "" if nothing is known to be."""
+    """The defect of a chain below the local start; "" if none is known."""
     begins = chain[0].start_offset if chain else log.log_end_offset
     if log.log_start_known and begins > floor:
         return f"it begins at {begins}, the log at {floor}"
@@ -309,7 +309,7 @@ def problem_of(
 
 
 def _proves(history: PartitionHistory, segment: SegmentHistory) -> bool:
-    """Whether a loss follows from what the segment holds and this log does not."""
+    """Whether records in the segment that this log lacks prove a loss."""
     fence = segment.finished_under
     is_paired = fence is not None and fence.leader_epoch >= 0
     return is_paired and _is_finished(segment.metadata) and counts(history, fence)
@@ -381,7 +381,7 @@ def _facts(log: LogDescription, history: PartitionHistory) -> LogFacts:
 
 
 def _log_start(log: LogDescription, history: PartitionHistory) -> int | Unhealthy:
-    """The highest of the own checkpoint and the carried ones; the row "log start unknown"."""
+    """The highest of this log's checkpoint and the carried offsets; the row "log start unknown"."""
     local_start = log.local_log_start_offset
     known = _carried(history.log_starts, chain_of(log))
     if log.log_start_known:
@@ -394,8 +394,8 @@ def _log_start(log: LogDescription, history: PartitionHistory) -> int | Unhealth
         return local_start
     facts = _facts(log, history)
     run = start_of_run(facts)
-    # A segment below the whole chain may be of a lineage that was given up, or of this one: a chain
-    # that begins too high tells neither.
+    # A segment below the whole chain may be of an abandoned lineage or of this one: a chain that
+    # begins too high shows neither.
     is_below = bool(facts.chain) and any(
         segment.start_offset < facts.chain[0].start_offset for segment in facts.finished
     )
@@ -424,7 +424,7 @@ def _hole(log: LogDescription, history: PartitionHistory, log_start: int) -> Unh
 
 
 def hole_of(facts: LogFacts) -> Unhealthy:
-    """Offsets from the log start on that are in no tier: remote metadata were lost."""
+    """The health reason of offsets from the log start on that are in no tier: metadata was lost."""
     # With an unknown log start the broker refuses DeleteRecords below the local one.
     above = start_of_run(facts) if facts.log.log_start_known else None
     above = facts.log.local_log_start_offset if above is None else above

@@ -1,7 +1,7 @@
-"""RemoteLogManager: which partitions this tier works on. No policy.
+"""RemoteLogManager: the partitions that this tier works on. No policy.
 
-All state here belongs to one thread; passes run in pools and come back to it. A partition that is
-led is owned first (`owning`), then it is copied and expired in passes (`passes`).
+All state belongs to one thread; passes run in pools and come back to it. A led partition is first
+owned (`owning`), then copied and expired in passes (`passes`).
 """
 
 from collections.abc import Callable
@@ -20,17 +20,17 @@ from runtime.scheduler import Scheduler
 
 
 def _nobody(_: TopicIdPartition) -> None:
-    """Nobody waits."""
+    """The default listener, which does nothing."""
 
 
 class RemoteLogManager:
-    """The face of this package towards the link.
+    """The interface of this package for the link.
 
     Attributes:
-        catch_ups: of followed partitions.
-        census: counts the partitions.
-        passes: when what is copied and expired.
-        on_readable: told of partitions whose segments became known, or were validated.
+        catch_ups: Of followed partitions.
+        census: Counts the partitions.
+        passes: Schedules copying and expiring.
+        on_readable: Called with a partition once its segments are known, or validated.
     """
 
     def __init__(
@@ -46,12 +46,13 @@ class RemoteLogManager:
         """Make one without partitions.
 
         Args:
-            config: settings.
-            world: what tasks work with.
-            workers: pools.
-            scheduler: timers.
-            next_incarnation: the next number, above the given one; called in a pool.
-            may_own: whether it may write (`rlm.maintenance.claim`); `claim_changed` says so.
+            config: Settings.
+            world: Collaborators of all tasks.
+            workers: Thread pools.
+            scheduler: Timers.
+            next_incarnation: The next number, above the given one; called in a pool.
+            may_own: Whether it may write (`rlm.maintenance.claim`); `claim_changed` is called after
+                a change.
         """
         self._world, self._scheduler = world, scheduler
         self._may_own, self._claim_changes, self._stopped = may_own, 0, False
@@ -91,7 +92,7 @@ class RemoteLogManager:
         world.metadata.on_lost_records(lambda tip: workers.post(lambda: self._lost_records(tip)))
 
     def assign(self, assign: Assign) -> None:
-        """Take a partition, or what changed about it."""
+        """Accept a partition, or a change of its role, epoch or settings."""
         key = (assign.topic_id, assign.partition)
         known = self._partitions.get(key)
         if known is not None and (
@@ -113,7 +114,7 @@ class RemoteLogManager:
             self.passes.wait_no_more(fresh.tip)
 
     def unassign(self, topic_id: bytes, partition: int) -> None:
-        """Let a partition go; when this returns no further plugin call starts for it."""
+        """Release a partition; when this returns no further plugin call starts for it."""
         known = self._partitions.pop((topic_id, partition), None)
         if known is not None:
             known.end_ownership()
@@ -122,13 +123,13 @@ class RemoteLogManager:
             self.passes.wait_no_more(known.tip)
 
     def claim_changed(self) -> None:
-        """What may be written is another: own what waited for it, or own nothing any more."""
+        """The claim has changed: own the partitions that waited for it, or own nothing any more."""
         self._owning.owns_nothing = not self._may_own()
         self._claim_changes += 1
         self._take_claim_change(self._claim_changes, list(self._partitions.values()))
 
     def _take_claim_change(self, change: int, left: list[AssignedPartition]) -> None:
-        """Go over the partitions in slices: what must not be written is refused at each write."""
+        """Visit the partitions in slices: a forbidden write is refused by itself meanwhile."""
         if change != self._claim_changes or self._stopped:
             return
         for known in left[:SLICE_PARTITIONS]:
@@ -155,9 +156,10 @@ class RemoteLogManager:
         return None if known is None else known.tip
 
     def is_validated(self, tip: TopicIdPartition) -> bool:
-        """Whether the broker's word on epochs may be gone by: an old chain is noticed first.
+        """Whether the broker's epochs may be relied on: an old chain would have been noticed.
 
-        Where the claim is refused nobody validates, and reads continue.
+        True for followed and unassigned partitions. If the claim is refused no log is validated,
+        and reads continue.
         """
         known = self._partitions.get((tip.topic_id, tip.partition))
         return known is None or not known.is_leader or known.validated or self._owning.owns_nothing

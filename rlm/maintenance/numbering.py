@@ -1,7 +1,7 @@
-"""The incarnation that partitions are owned under: taken beside the loop, for many at once.
+"""The incarnation under which partitions are owned: taken in a pool, once for many partitions.
 
-A number is used only when it is durable, and that waits for a disk. A partition without one waits
-for it, and owns nothing meanwhile.
+A number is used only once it is durable, which waits for a disk. A partition without one waits for
+it, and is not owned meanwhile.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class Numbering:
     """Belongs to the manager's thread.
 
     Attributes:
-        last: the last number that was taken.
+        last: The last number that was taken.
     """
 
     def __init__(
@@ -34,10 +34,10 @@ class Numbering:
         """Take nothing yet.
 
         Args:
-            take: the next number above the given one, durably; called in a pool.
-            workers: pools.
-            scheduler: of the manager's thread.
-            numbered: called for each that waited, with what went wrong.
+            take: The next number above the given one, durably; called in a pool.
+            workers: Thread pools.
+            scheduler: Of the manager's thread.
+            numbered: Called for each partition that waited, with the error if there was one.
         """
         self._take_number, self._workers, self._scheduler = take, workers, scheduler
         self._numbered = numbered
@@ -46,18 +46,18 @@ class Numbering:
         self.last: int | None = None
 
     def number_for(self, known: AssignedPartition) -> int | None:
-        """One above `known.above`; None.
+        """A durable number above `known.above`, or None.
 
-        It waits, and `numbered` is called in a later iteration of the loop.
-
-        Of partitions whose ownership ends together the first takes it for all.
+        After None the partition waits, and `numbered` is called in a later iteration of the loop.
+        For partitions whose ownership ends together, the first takes the number for all.
         """
         if self.last is not None and self.last > known.above:
             return self.last
         self._waiting[known.tip.topic_id, known.tip.partition] = known
         if not self._is_taking:
             self._is_taking = True
-            # After it a partition is validated, in the same pool: there it would wait as long.
+            # The pool in which the partition is validated afterwards: a wait here is a wait there,
+            # too.
             above = known.above
             self._workers.run(VALIDATION_POOL, lambda: self._take_number(above), self._taken)
         return None

@@ -1,4 +1,4 @@
-"""What the passes of one ownership share: one leader epoch of one partition."""
+"""Shared state of the passes of one ownership: one leader epoch of one partition."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,18 +16,18 @@ HANGING_MAX: Final = 2
 
 
 class CallHangsError(RemoteStorageError):
-    """A call of the plugin was given up, and with it the run; or too many hang to begin another.
+    """A plugin call was abandoned, and its pass with it; or too many hang to begin another.
 
-    Not a retriable error: of one partition alone it says nothing of the store.
+    Not a retriable error: one partition alone shows nothing about the store.
     """
 
 
 class HangingCalls:
-    """Those of one ownership; from any thread.
+    """The hanging calls of one ownership; from any thread.
 
-    Each holds a thread. A pass whose call hangs is tried again, as another connection to the
-    store may do better; but not without end, or one partition would take half of the pool, and
-    the tier end itself over it (`rlm.service`).
+    Each holds a thread. A pass whose call hangs is tried again, since another connection to the
+    store may work. The number of tries is bounded: one partition could take half of the pool, upon
+    which the tier ends itself (`rlm.service`).
     """
 
     __slots__ = ("_count", "_lock")
@@ -37,15 +37,16 @@ class HangingCalls:
         self._count = 0
 
     def check(self) -> None:
-        """Raise CallHangsError where so many hang that no further one may begin."""
+        """Raise CallHangsError if too many calls hang for a further one to begin."""
         if self._count >= HANGING_MAX:
             raise CallHangsError(f"{self._count} calls of the plugin hang, and no other begins")
 
     @contextmanager
     def watched(self, on_hang: Callable[[], None]) -> Iterator[Callable[[], None]]:
-        """Run a call in the block, which gets what is to be called when it is given up.
+        """Run a call in the block, which gets a function to call when the call is abandoned.
 
-        Then the call counts, and `on_hang` is called; nothing happens once the block has ended.
+        That counts the call as hanging and calls `on_hang`. After the block has ended it does
+        nothing.
         """
         has_ended = is_counted = False
 
@@ -67,12 +68,12 @@ class HangingCalls:
 
 
 class OwnCopies:
-    """Ids of the copies this tier is running for one partition.
+    """Ids of the copies that this tier is running for one partition.
 
     The copying thread begins and ends them while an expiring thread looks. Its look at the metadata
-    and its look here are not one moment: a copy may be STARTED in the first and have ended,
-    FINISHED and told to the broker, before the second. So one that ends while somebody looks counts
-    as running until that look is over.
+    and its look here are two moments: a copy may be STARTED at the first, and have ended, FINISHED
+    and reported, before the second. So a copy that ends during a look counts as running until the
+    look is over.
     """
 
     __slots__ = ("_ended", "_running")
@@ -86,22 +87,22 @@ class OwnCopies:
         self._running.add(segment_id)
 
     def end(self, segment_id: bytes) -> None:
-        """The copy is over, in whatever way."""
-        self._ended.add(segment_id)  # before it leaves the other set: it is never in none
+        """The copy has ended, successfully or not."""
+        self._ended.add(segment_id)  # before it leaves the other set: it is always in one of them
         self._running.discard(segment_id)
 
     def look(self) -> None:
-        """Begin a look: call it before asking which segments there are."""
+        """Begin a look; call it before listing the segments."""
         self._ended.clear()
 
     def seen(self) -> frozenset[bytes]:
-        """All that ran at some moment since `look`."""
+        """Ids of all copies that ran at some moment since `look`."""
         return frozenset(self._running.copy() | self._ended.copy())
 
 
 @dataclass(slots=True)
 class Ownership:
-    """One leader epoch (and incarnation) of one partition: what its tasks share."""
+    """One leader epoch (and incarnation) of one partition: shared by its tasks."""
 
     partition: TopicIdPartition
     fence: Fence

@@ -1,9 +1,9 @@
-"""Becoming and staying the owner of partitions: barrier, validation, and what ends an ownership.
+"""Becoming and staying the owner of partitions: barrier, validation, and the end of an ownership.
 
-Per partition and leader epoch: own (the barrier, read back), then take over (validate the chain,
-settle the log start). An ownership that has ended is followed by the next one after a pause; where
-something of unknown outcome was written under it, the next one has a higher incarnation. Nothing is
-owned while nothing may be written (`rlm.maintenance.claim`).
+Per partition and leader epoch: own (the barrier, read back), then take over (validate the epoch
+chain, settle the log start offset). After an ended ownership the next one begins after a pause. If
+a write under it had an unknown outcome, the next one has a higher incarnation. No partition is
+owned while writing is forbidden (`rlm.maintenance.claim`).
 """
 
 import logging
@@ -35,13 +35,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OwningEvents:
-    """What its manager knows, and is told.
+    """Questions to the manager, and events for it.
 
     Attributes:
-        may_own: whether anything may be written.
-        is_current: whether the partition is still assigned, and nothing has been stopped.
-        settled: it is owned, and its log start is settled.
-        readable: its segments became known, or were validated.
+        may_own: Whether anything may be written.
+        is_current: Whether the partition is still assigned, and the manager is not stopped.
+        settled: The partition is owned, and its log start offset is settled.
+        readable: The partition's segments became known, or were validated.
     """
 
     may_own: Callable[[], bool]
@@ -54,7 +54,7 @@ class Owning:
     """Belongs to the manager's thread.
 
     Attributes:
-        owns_nothing: the claim was refused: what was owned is followed.
+        owns_nothing: The claim was refused: owned partitions are followed instead.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Owning:
         next_incarnation: Callable[[int], int],
         new_backoff: Callable[[], Backoff],
     ) -> None:
-        """Own nothing; see `RemoteLogManager` for the arguments."""
+        """Own nothing; the arguments are those of `RemoteLogManager`."""
         self._world, self._workers, self._scheduler = world, workers, scheduler
         self._is_current, self._settled = events.is_current, events.settled
         self._readable = events.readable
@@ -76,7 +76,7 @@ class Owning:
         self._numbering = Numbering(next_incarnation, workers, scheduler, self._numbered)
 
     def _numbered(self, known: AssignedPartition, error: BaseException | None) -> None:
-        """An incarnation is durable that it may be owned under, or could not be taken."""
+        """A durable incarnation is there, or could not be taken."""
         is_owned = known.ownership is not None or known.own_timer is not None
         if is_owned or not self._is_current(known):
             return
@@ -91,11 +91,11 @@ class Owning:
         """Write the barrier and wait for it, without holding a thread."""
         if not self._may_own():
             known.end_ownership()
-            followed = self._world.metadata.follow(known.tip)  # a barrier on its way is not written
+            followed = self._world.metadata.follow(known.tip)  # stops an unwritten barrier
             tell = partial(self._readable, known.tip)
             followed.add_done_callback(lambda _: self._workers.post(tell))
             if self.owns_nothing:
-                self.forget_copies(known)  # whoever writes there now may delete them
+                self.forget_copies(known)  # the present writer of the store may delete the copies
             return
         incarnation = self._numbering.number_for(known)
         if incarnation is None:
@@ -111,7 +111,8 @@ class Owning:
             if known.ownership is ownership:
                 self._owned(known, ownership, future.exception())
 
-        # Not by its name here: it keeps its callbacks, and would be in a cycle with what they hold.
+        # Not under its name: the future keeps its callbacks, and a closure would make a cycle with
+        # it.
         owned.add_done_callback(lambda future: self._workers.post(partial(done, future)))
 
     def _owned(
@@ -135,7 +136,7 @@ class Owning:
         self.own_again(known, fresh=True)
 
     def _ask_for_epoch(self, known: AssignedPartition, used: int) -> None:
-        """The controller is asked for a leader epoch above `used`, which comes as an `Assign`."""
+        """Ask the controller for a leader epoch above `used`, which comes as an `Assign`."""
         tip, epoch = known.tip, known.leader_epoch
 
         def asked(
@@ -153,7 +154,7 @@ class Owning:
         self._run_unowned(known, task, asked)
 
     def own_again(self, known: AssignedPartition, *, fresh: bool) -> None:
-        """This ownership is over; the next one begins after a pause."""
+        """End this ownership; the next one begins after a pause."""
         if fresh:
             self._spend(known)
         known.end_ownership()
@@ -163,7 +164,7 @@ class Owning:
         known.own_timer = self._scheduler.call_later(delay_ms, lambda: self._own_if_current(known))
 
     def _spend(self, known: AssignedPartition) -> None:
-        """The pair of its ownership, or of an ended one, is not taken again."""
+        """Never use the fence of its ownership, or of an ended one, again."""
         ownership = known.ownership
         last = self._numbering.last if ownership is None else ownership.fence.incarnation
         known.above = max(known.above, -1 if last is None else last)
@@ -194,7 +195,7 @@ class Owning:
             log.error("%s: %s", known.tip.topic_partition, unhealthy)
         known.unhealthy, known.validated = unhealthy, error is None
         self._readable(known.tip)
-        if unhealthy:  # until a person has ended it; the barrier holds
+        if unhealthy:  # until a person has ended the loss; the barrier holds meanwhile
             self._settle_again(known)
             return
         known.ready, known.own_backoff = True, None
@@ -210,24 +211,21 @@ class Owning:
         )
 
     def records_lost(self, known: AssignedPartition) -> None:
-        """What was known may never have been true.
-
-        The broker is told so, then it is owned again.
-        """
+        """Withdraw reports that may rest on lost records, then own again."""
         self._spend(known)
         known.unhealthy = HealthReason.METADATA.text(error="the metadata topic lost records")
         self.forget_copies(known)
 
     def forget_copies(self, known: AssignedPartition) -> None:
-        """The ownership ends; the broker keeps what it has until the next one has validated."""
+        """End the ownership; the broker keeps its local segments until the next validation."""
         tip = known.tip
         task = partial(withdraw_validation, tip.topic_id, tip.partition, known.leader_epoch)
         self._run_unowned(known, task, self._forgotten)
 
     def _run_unowned(self, known: AssignedPartition, task: MakeTask, ended: Ended) -> None:
-        """End the ownership and run what only asks or tells the broker."""
+        """End the ownership and run a task that only sends requests to the broker."""
         known.end_ownership()
-        # Nothing is written under this pair.
+        # Nothing is written under this fence.
         ownership = known.ownership = Ownership(known.tip, Fence(known.leader_epoch, -1))
         TaskRun(self._world, known, ownership, VALIDATION_POOL, task, ended).start(self._workers)
 
@@ -236,5 +234,5 @@ class Owning:
     ) -> None:
         if error is None and not self.owns_nothing:
             self.own(known)
-        elif not isinstance(error, LinkEndedError):  # also told again as long as nothing is owned
+        elif not isinstance(error, LinkEndedError):  # repeated for as long as nothing is owned
             self.own_again(known, fresh=True)

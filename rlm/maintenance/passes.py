@@ -1,8 +1,8 @@
-"""Passes of owned partitions: when each runs, in which pool, and what its end means.
+"""Passes of owned partitions: when each runs, in which pool, and what follows its end.
 
-Of two kinds, copying and expiring, at once and then every interval, each kind one at a time.
-Copying goes by passes (`copy_policy`), within a quota (`throttled_copies`). A failed pass comes
-again after a backoff, or where the store fails when it works again (`held_passes`); a write of
+Two kinds, copying and expiring, run at once and then every interval, each kind one at a time.
+Copying is cut into slices (`copy_policy`), within a quota (`throttled_copies`). A failed pass
+returns after a backoff or, if the store fails, when it works again (`held_passes`). A write of
 unknown outcome ends the ownership.
 """
 
@@ -39,8 +39,8 @@ class Passes:
     """Belongs to the manager's thread; passes run in pools and come back to it.
 
     Attributes:
-        throttled: what waits for the copy quota.
-        waits: what waits for the store.
+        throttled: Passes that wait for the copy quota.
+        waits: Passes that wait for the store.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class Passes:
         """Run none.
 
         Args:
-            config: settings.
-            world: what tasks work with.
-            workers: pools.
-            scheduler: timers.
-            partitions: those that are assigned.
-            own_again: its ownership is over; the next one is to begin, under a new incarnation.
+            config: Settings.
+            world: Collaborators of all tasks.
+            workers: Thread pools.
+            scheduler: Timers.
+            partitions: The assigned ones.
+            own_again: Ends the ownership and begins the next, under a new incarnation.
         """
         self._config, self._world, self._workers = config, world, workers
         self._scheduler, self._partitions = scheduler, partitions
@@ -72,17 +72,17 @@ class Passes:
         self.waits = StoreWaits(self._start_kind, self.new_backoff, scheduler)
 
     def reconfigure(self, config: TierConfig) -> None:
-        """Go by other limits from now on."""
+        """Use the limits of `config` from now on."""
         self._config = config
         self.throttled.reconfigure(config)
 
     def wait_no_more(self, tip: TopicIdPartition) -> None:
-        """Its passes are over: nothing of it waits for the store or for the quota."""
+        """Drop the partition's passes that wait for the store or for the quota."""
         self.waits.forget(tip)
         self.throttled.forget((tip.topic_id, tip.partition))
 
     def begin(self, known: AssignedPartition) -> None:
-        """It is owned and settled."""
+        """Begin the passes of a partition that is owned and settled."""
         known.passes = {kind: Pass(kind, self.new_backoff()) for kind in (COPY, EXPIRE)}
         self.run_soon(known)
 
@@ -93,9 +93,9 @@ class Passes:
                 self._start(known, each)
 
     def run_now(self, done: Callable[[], None]) -> None:
-        """Start both passes of each ready partition; `done` is called once all of them are through.
+        """Start both passes of each ready partition; `done` is called once all have ended.
 
-        One that runs already does not count: another follows it. The store is tried by all of them.
+        A pass that runs already does not count: another follows it. All of them try the store.
         """
         self.waits.try_all()
         started = [
@@ -180,7 +180,7 @@ class Passes:
         elif self._ends_ownership(known, error):
             return
         else:
-            is_held = False  # it may be the only one that fails: it comes again by its own pauses
+            is_held = False  # perhaps the only one that fails: it returns by its own pauses
             each.failed(error)
             delay_ms = each.backoff.next_ms()
             if each.kind == COPY and isinstance(error, RemoteStorageError):
@@ -199,7 +199,7 @@ class Passes:
             self.throttled.ended(key, is_throttled=is_throttled)
 
     def _ends_ownership(self, known: AssignedPartition, error: BaseException) -> bool:
-        """Whether the ownership is over by this error; what follows is arranged here."""
+        """Whether the ownership is over by this error; arranges the next steps."""
         if isinstance(error, TaskCancelledError | LinkEndedError):
             return True
         if isinstance(error, MetadataWriteTimeoutError | MetadataNotReadyError):
@@ -211,7 +211,7 @@ class Passes:
             log.info("a write was refused: partition=%s %s", known.tip.topic_partition, error)
             return False
         if isinstance(error, LinkFailureError):
-            # The broker does not lead it under this epoch any more; its word about it is on
+            # The broker no longer leads the partition under this epoch; its next assignment is on
             # the way.
             return False
         if not isinstance(error, RemoteStorageError):
@@ -222,7 +222,7 @@ class Passes:
         return False
 
     def new_backoff(self) -> Backoff:
-        """Pauses after failures of one thing."""
+        """Pauses after repeated failures of one kind."""
         config = self._config
         return Backoff(
             config.retry_backoff_ms,

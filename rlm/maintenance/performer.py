@@ -1,4 +1,4 @@
-"""Does what tasks ask for: the thin half of copying and expiring. Runs on pool threads."""
+"""Performs the effects of tasks: the thin half of copying and expiring. Runs on pool threads."""
 
 import io
 import logging
@@ -82,20 +82,20 @@ R = TypeVar("R")
 
 
 def _nobody() -> None:
-    """Nobody waits."""
+    """The default listener, which does nothing."""
 
 
 def always() -> bool:
-    """Nothing is forbidden."""
+    """The default permission: everything is allowed."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What every task of a tier process works with.
+    """Collaborators of every task of a tier process.
 
     Attributes:
-        pause: see `Workers.pause`.
+        pause: `Workers.pause`.
     """
 
     broker: BrokerPort
@@ -112,7 +112,7 @@ class World:
 
 
 def run_task(task: Task[R], perform: Callable[[Effect], Any]) -> R:
-    """Drive a task to its end; what performing raises is raised inside the task."""
+    """Run a task to its end; errors of an effect are raised inside the task."""
     try:
         effect = next(task)
         while True:
@@ -140,8 +140,8 @@ class Performer:
     ) -> None:
         """Perform in a thread of `pool`.
 
-        `on_abandoned` is called, from another thread, when a plugin's call of this pass hangs and
-        is given up: nothing more is performed then, also if the call returns after all.
+        `on_abandoned` is called, from another thread, when a plugin call of this pass hangs and is
+        abandoned. No effect is performed after that, even if the call returns later.
         """
         self._world, self._own, self._pool = world, ownership, pool
         self._on_abandoned, self._abandoned = on_abandoned, False
@@ -150,7 +150,7 @@ class Performer:
         self._data: LogSegmentData | None = None
 
     def end(self) -> None:
-        """The pass is over, in whatever way: its copy is no running copy any more."""
+        """Called when the pass ends, successfully or not; releases its copy."""
         self._end_copy()
 
     def _end_copy(self) -> None:
@@ -166,8 +166,8 @@ class Performer:
         """Perform one effect.
 
         Raises:
-            TaskCancelledError: the ownership is over.
-            RemoteStorageError, MetadataError, LinkFailureError, LinkEndedError: it failed.
+            TaskCancelledError: The ownership is over.
+            RemoteStorageError, MetadataError, LinkFailureError, LinkEndedError: The effect failed.
         """
         if self._own.cancellation.cancelled:
             raise TaskCancelledError("this ownership is over")
@@ -227,13 +227,13 @@ class Performer:
         return partition.topic_id, partition.partition, self._own.fence.leader_epoch
 
     def _validate(self, *, closed_segments: bool) -> LogFacts:
-        """Look at the local log, then at the remote segments.
+        """Read the description of the local log, then the remote segments.
 
-        In between another pass may have moved the log start and deleted what is below it: what
-        looks like a hole is one only if the log start is still where it was.
+        In between another pass may have moved the log start offset and deleted segments below it.
+        So a hole is one only if the log start offset is still the same.
 
-        Of the local segments only those are asked for that lie above what was last reported as
-        copied: thousands may lie below it. Where less is copied by now, they are asked for again.
+        Only local segments above the last reported copy are requested: thousands may be below it.
+        If less is copied by now, they are requested again.
         """
         metadata = self._world.metadata
         asked = DescribeLog(
@@ -247,8 +247,8 @@ class Performer:
                 for segment in metadata.list_segments(self._own.partition)
             ]
             if not metadata.is_ready(self._own.partition):
-                # What it was ready for is over: the next barrier must be read back before anybody
-                # validates, moves the log start or says what is copied.
+                # The state that was ready is over. The next barrier must be read back before this
+                # partition is validated, its log start offset moves, or its copies are reported.
                 raise MetadataNotReadyError("this ownership is over for the metadata manager")
             facts = LogFacts(description, remote)
             took_ms = self._world.clock.monotonic_ms() - began_ms
@@ -272,7 +272,7 @@ class Performer:
         history = metadata.history(partition)
         if history is not None:
             return history
-        segments = tuple(  # a manager that keeps no history: nothing is proved by their pairs
+        segments = tuple(  # a manager that keeps no history: nothing is proved by fences
             SegmentHistory(segment, LOWEST_FENCE, None, metadata.finished_order(segment.id))
             for segment in metadata.list_segments(partition)
         )
@@ -356,7 +356,7 @@ class Performer:
 
     @contextmanager
     def _reading(self, operation: str) -> Iterator[None]:
-        """Around a call that reads a copy back: it may hang, and counts as one of the store's."""
+        """Around a call that reads a copy back: it may hang, and counts as a call of the store."""
         world, topic = self._world, self._own.partition.topic
         began_ms, failed = world.clock.monotonic_ms(), True
         cancellation = self._own.cancellation
@@ -397,7 +397,7 @@ class Performer:
 
     def _report(self, report: messages.Report) -> bool:
         if isinstance(report, messages.CopiedThrough) and self._world.calls.store_is_missing:
-            # The broker keeps what it has: the copies may be gone.
+            # The broker keeps its local segments: the copies may be gone.
             report = structs.replace(report, last_offset=-1, last_offset_epoch=-1)
         if report == self._own.last_report:
             return True
@@ -411,9 +411,9 @@ _OFFSET_MAX = 2**63 - 1
 
 
 def segment_data(opened: OpenedFiles) -> LogSegmentData:
-    """Files of an opened segment as a plugin wants them, each at position 0.
+    """Files of an opened segment as a plugin needs them, each at position 0.
 
-    The descriptors may share their position with whoever opened them first, so it is set here.
+    The descriptors may share their position with the process that opened them, so it is set here.
     """
     streams = [_stream(file) for file in opened.files]
     has_transactions = opened.answer.transaction_index_is_there

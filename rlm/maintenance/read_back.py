@@ -1,9 +1,9 @@
-"""Reading a copy back: a segment counts as remote when the store gives it back.
+"""Read-back of a copy: a segment counts as remote only after the store has returned it.
 
-A plugin that does not look at its store's answer says "copied" of what the store has refused, and
-the broker would drop the local segment, which is the only one. So the last byte of the log and all
-indexes are read, through the interface that every plugin has, and compared with the files that were
-copied: a few small requests per segment. A plugin of our layout reads the manifest for that, too.
+A plugin that ignores its store's answer reports success for a refused copy, and the broker would
+then drop the only copy, the local segment. So the last byte of the log and all indexes are read
+through the interface that every plugin has, and compared with the copied files. That costs a few
+small requests per segment. A plugin of our layout also reads the manifest for that.
 """
 
 from collections.abc import Callable
@@ -22,19 +22,19 @@ def read_back(
     data: LogSegmentData,
     registered: Registered,
 ) -> None:
-    """Compare what the store gives back with what was to be copied.
+    """Compare the bytes that the store returns with the copied files.
 
     Args:
-        storage: the plugin that has copied.
-        metadata: the segment with its custom metadata, as a reader will name it.
-        data: the files that were copied; they are read again, their positions change.
-        registered: put around each call of the plugin, with the operation's name.
+        storage: The plugin that made the copy.
+        metadata: The segment with its custom metadata, as in a reader's call.
+        data: The copied files; they are read again, their positions change.
+        registered: Context manager around each plugin call, with the operation's name.
 
     Raises:
-        RemoteResourceNotFoundError: something is not there, or not yet.
-        RemoteObjectDamagedError: something else is there.
-        RemoteStorageError, RetriableRemoteStorageError: the store failed, or the plugin has closed
-        the files.
+        RemoteResourceNotFoundError: A part is not there, or not yet.
+        RemoteObjectDamagedError: A part has other bytes.
+        RemoteStorageError, RetriableRemoteStorageError: The store failed, or the plugin has closed
+            the files.
     """
     if any(file.closed for file in data.files()):
         raise RemoteStorageError(
@@ -52,7 +52,7 @@ def read_back(
 
 
 def not_given_back(missing: str) -> RemoteStorageError:
-    """Make the error of a copy that is waited for no longer."""
+    """The error of a copy that did not appear in time."""
     return RemoteStorageError(f"the store does not give back what was copied: {missing}")
 
 

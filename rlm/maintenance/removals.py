@@ -1,4 +1,4 @@
-"""When the remover of deleted topics looks, and when partitions have their slices."""
+"""Schedules the remover of deleted topics: when it looks, and which partitions get a thread."""
 
 import logging
 from collections.abc import Callable, Collection, Sequence
@@ -19,19 +19,19 @@ log = logging.getLogger(__name__)
 
 
 class Removals:
-    """Runs the remover in a pool, where the metadata manager needs one.
+    """Runs the remover in a pool, if the metadata manager has one.
 
-    Belongs to the tier's thread. One look at a time, and a wish for another is kept; what it finds
-    is removed side by side, each partition by one thread at a time. They take half of the pool at
-    most, so that led partitions expire as well. A partition whose turn was over before all was done
-    waits behind the others. One that is given up, as a call of the storage plugin hangs, makes way
-    for the next.
+    Belongs to the tier's thread. One look runs at a time; a request for another is kept. The found
+    partitions are removed in parallel, each by one thread at a time. They take at most half of the
+    pool, so that led partitions expire as well. A partition whose slice ended before all was done
+    queues behind the others. A slice that is abandoned because a plugin call hangs makes room for
+    the next.
     """
 
     def __init__(
         self, remover: "Remover | None", workers: Workers, may_write: Callable[[], bool]
     ) -> None:
-        """Nothing runs before `wake`; `may_write`: whether the store may be written to."""
+        """Run nothing before `wake`; `may_write`: whether the store may be written to."""
         self._remover, self._workers, self._may_write = remover, workers, may_write
         self._is_looking = self._again = False
         self._waiting: dict[TopicIdPartition, None] = {}
@@ -39,7 +39,7 @@ class Removals:
         self._slices = 0
 
     def wake(self) -> None:
-        """Look what is to be removed, now or when the present look ends."""
+        """Look for partitions to remove, now or when the present look ends."""
         if self._remover is None or not self._may_write():
             return
         if self._is_looking:
@@ -61,7 +61,7 @@ class Removals:
             self.wake()
 
     def _start(self) -> None:
-        """Give slices to those that wait, as far as there are threads."""
+        """Start slices of waiting partitions, as far as there are threads."""
         if not self._may_write():
             self._waiting.clear()  # the next look finds them again
         while len(self._running) < max(1, self._workers.threads(EXPIRATION_POOL) // 2):
@@ -82,7 +82,7 @@ class Removals:
                 name = partition.topic_partition
                 log.warning("removing %s failed and is tried again: %s", name, error)
             if self._running.get(partition) != number:
-                return  # it was given up before
+                return  # it was abandoned before
             del self._running[partition]
             if continues:
                 self._waiting.pop(partition, None)
@@ -90,14 +90,14 @@ class Removals:
             self._start()
 
         def given_up() -> None:
-            """A call hangs: this slice will do nothing more."""
+            """A plugin call hangs: this slice does nothing more."""
             ended(False, None)
 
         self._workers.run(EXPIRATION_POOL, lambda: remover.remove(partition, given_up), ended)
 
 
 class RemovedTopicsOfBroker:
-    """See `rlmm.topic_based.removal_ports.RemovedTopics`; fails as the link does."""
+    """The broker as `rlmm.topic_based.removal_ports.RemovedTopics`; fails as the link does."""
 
     def __init__(self, broker: BrokerPort) -> None:
         self._broker = broker
@@ -113,7 +113,7 @@ class RemovedTopicsOfBroker:
         )
 
     def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
-        """Nothing is left of these: they leave the list."""
+        """Nothing is left of these topics: they leave the list."""
         try:
             self._broker.topics_emptied(topic_ids)
         except LinkFailureError as error:

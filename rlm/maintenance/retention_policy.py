@@ -1,7 +1,7 @@
-"""Where the log start should be, and which remote segments should go. Pure.
+"""Where the log start offset should be, and which remote segments should be deleted. Pure.
 
-Order is part of the answer: the log start moves, and is durable, before anything below it is
-deleted, and deletions are in offset order.
+Order is part of the answer: the log start offset moves, and is durable, before segments below it
+are deleted, and deletions are in offset order.
 """
 
 from collections.abc import Set as AbstractSet
@@ -15,7 +15,7 @@ from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, Se
 
 @dataclass(frozen=True, slots=True)
 class MoveLogStart:
-    """Move the log start to `offset`, and why (a reason of `RaiseLogStart`)."""
+    """Move the log start offset to `offset`, for `reason` (a reason of `RaiseLogStart`)."""
 
     offset: int
     reason: str
@@ -23,7 +23,7 @@ class MoveLogStart:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A remote segment that should go, and why."""
+    """A remote segment to be deleted, and the reason."""
 
     metadata: RemoteLogSegmentMetadata
     reason: str
@@ -32,16 +32,16 @@ class Deletion:
 def log_start_by_retention(
     facts: LogFacts, settings: PartitionSettings, now_ms: int
 ) -> MoveLogStart | None:
-    """Where total retention wants the log start; None: where it is.
+    """The log start offset that total retention demands; None: the present one.
 
-    Time and size act on both tiers together. Only finished segments on the chain count, and only
-    what is in the store is given up: a segment that waits to be copied is never expired, however
-    old. Bytes that are in both tiers count once. Where nothing is copied any more, and nothing is
-    in the store from the log start on, local segments are given up.
+    Time and size act on both tiers together. Only finished segments on the epoch chain count, and
+    only stored offsets expire: a segment that waits to be copied is never expired, however old.
+    Bytes that are in both tiers count once. If copying is off, and nothing is stored from the log
+    start offset on, local segments expire.
     """
     log = facts.log
     if settings.mode == "drop":
-        # An in-sync replica may lead next, and has on its disk only what is above its log start.
+        # An in-sync replica may lead next, and has only records above its own log start offset.
         start = max(log.local_log_start_offset, log.members_highest_log_start)
         start = min(start, log.high_watermark)
         return MoveLogStart(start, "drop") if start > log.log_start_offset else None
@@ -69,9 +69,9 @@ def log_start_by_retention(
 def _of_local_segments(
     facts: LogFacts, settings: PartitionSettings, now_ms: int
 ) -> MoveLogStart | None:
-    """The same of a log that waits for no copies and has none: else its disk would fill for ever.
+    """The same for a log without copies whose copying is off: else its disk would fill.
 
-    A segment whose records have no time goes by size alone.
+    A segment whose records have no timestamp expires by size alone.
     """
     if settings.mode != "read_only" or _run_segments(facts):
         return None
@@ -109,9 +109,9 @@ def _run_segments(facts: LogFacts) -> list[RemoteLogSegmentMetadata]:
 
 
 def _shares(facts: LogFacts) -> list[tuple[RemoteLogSegmentMetadata, int]]:
-    """The segments with the bytes of those offsets that none before them holds.
+    """The segments, each with the bytes of the offsets that no earlier one holds.
 
-    Leaders close their segments at different offsets: after a change of leader two of them may
+    Leaders close their segments at different offsets: after a change of leader two segments may
     overlap in part.
     """
     earlier, shares = lineage.Coverage(), []
@@ -140,7 +140,7 @@ def _is_too_old(segment: RemoteLogSegmentMetadata, retention_ms: int, now_ms: in
 
 
 def _excess_bytes(facts: LogFacts, copied_last: int, retention_bytes: int) -> int:
-    """By how much both tiers together are above the bound; negative if below."""
+    """Bytes of both tiers together above the bound; negative if below."""
     if retention_bytes < 0:
         return -1
     remote = sum(share for _, share in _shares(facts))
@@ -148,7 +148,7 @@ def _excess_bytes(facts: LogFacts, copied_last: int, retention_bytes: int) -> in
 
 
 def _bytes_in_both(log: LogDescription, copied_last: int) -> int:
-    """Local bytes that are remote, too; a segment of which some are counts whole: less goes then.
+    """Local bytes that are also remote. A partly copied segment counts whole: less expires then.
 
     Another leader may have closed its segments at other offsets. And the log is described before
     the remote segments are listed: in between its active segment may have been closed and copied.
@@ -170,15 +170,15 @@ def _superseded(facts: LogFacts) -> set[RemoteLogSegmentId]:
 
 
 def deletions(facts: LogFacts, log_start: int, own_copies: AbstractSet[bytes]) -> list[Deletion]:
-    """Which segments are to be taken through deletion now, in offset order.
+    """The segments to delete now, in offset order.
 
     Args:
-        facts: of this pass.
-        log_start: as it is durably now.
-        own_copies: ids of copies that this tier is running: their STARTED is not dangling.
+        facts: Of this pass.
+        log_start: The durable log start offset.
+        own_copies: Ids of copies that this tier is running: their STARTED is not dangling.
 
-    A segment that is not wholly on the chain is kept until it lies wholly below the log start: its
-    lineage may return.
+    A segment that is not wholly on the epoch chain is kept until it is wholly below the log start
+    offset: its lineage may return.
     """
     given_up = _superseded(facts)
     found = []

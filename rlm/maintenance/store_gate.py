@@ -1,8 +1,8 @@
 """Whether copying (or deleting) may try the store: while it fails, one partition probes.
 
-Each try of a copy writes a STARTED record, whose id is carried along for the copy maximum: a store
-that is away must not cost one for each partition and retry. Pool threads ask it and report to it;
-`rlm.maintenance.held_passes` says when the next probe is due.
+Each try of a copy writes a STARTED record, which is kept for the copy maximum. A store that is away
+must not cost one record for each partition and retry. Pool threads consult the gate and report to
+it; `rlm.maintenance.held_passes` schedules the probes.
 """
 
 from collections.abc import Iterator
@@ -17,12 +17,13 @@ from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 class StoreGate:
     """Open while the store works.
 
-    A retriable error closes it. Another error may be of one partition alone: two partitions must
-    have met such, with no success between. A success opens it, whoever had it.
+    A retriable error closes it. Any other error may concern one partition alone, so it closes the
+    gate only when a second partition gets one without a success in between. A success of any
+    partition opens it.
 
     Attributes:
-        successes: changes with each success.
-        failed_probes: how many have failed since the last success.
+        successes: Number of successes.
+        failed_probes: Failed probes since the last success.
     """
 
     def __init__(self) -> None:
@@ -36,12 +37,12 @@ class StoreGate:
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody may try."""
+        """Whether all partitions may try."""
         return not self._reason
 
     @property
     def reason(self) -> str:
-        """Why it is closed."""
+        """The error that closed it, "" while it is open."""
         return self._reason
 
     @property
@@ -60,14 +61,14 @@ class StoreGate:
             self._probe_is_due = not self.is_open and self._prober is None
 
     def open(self) -> None:
-        """Let everybody try, whatever is known of the store."""
+        """Let all partitions try, without a success."""
         with self._lock:
             self._open()
 
     def failed(self, partition: TopicIdPartition, error: RemoteStorageError) -> None:
         """A call of the store failed for the partition."""
         if isinstance(error, StoreClosedError):
-            return  # the store was not asked: the claim is not ours yet
+            return  # the store was not called: the claim is not ours yet
         with self._lock:
             another = self._last_failed not in {None, partition}
             self._last_failed = partition
@@ -95,7 +96,7 @@ class StoreGate:
                 self._leave(partition)
 
     def worked(self) -> bool:
-        """The store did what it was asked for; say whether it had failed before."""
+        """Record a success; returns whether the store had failed before."""
         with self._lock:
             self.successes += 1
             was_closed = not self.is_open

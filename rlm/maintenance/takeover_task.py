@@ -1,9 +1,10 @@
-"""Taking over: what an owner does once its barrier is read back, before it copies or expires.
+"""Taking over: the steps of an owner between the read-back of its barrier and its first pass.
 
-Write order (docs/tiering.md §3, "leader change"): the chain is whole or restored, the log start is
-settled and checkpointed, from then on every record carries it, and only then the broker is told
-what is copied. While unhealthy nothing is copied, raised or deleted, and the broker is told that
-nothing may expire. The validation is repeated until a person has ended the loss.
+Write order (docs/tiering.md §3, "leader change"): first the epoch chain is whole or restored, then
+the log start offset is settled and checkpointed, from then on every record carries it. Only then
+the copied run is reported to the broker. While the partition is unhealthy nothing is copied, raised
+or deleted, and the report says that nothing may expire. The validation is repeated until a person
+has ended the loss.
 """
 
 from collections.abc import Sequence
@@ -31,12 +32,12 @@ from runtime.health_reasons import HealthReason
 
 
 def take_over() -> Task[PassResult]:
-    """Settle, or say why that cannot be done."""
+    """Settle the log, or return a health reason."""
     facts: LogFacts = yield Validate(closed_segments=False)
     history: PartitionHistory = yield Recall()
     verdict = validate_log(facts.log, history)
     if isinstance(verdict, ChainLost):
-        # What was reported before may rest on the lost chain.
+        # Earlier reports may rest on the lost chain.
         yield Report(loss_report(facts, Loss.CHAIN))
         chain = yield from _chain_of_the_store(facts, history, verdict)
         if isinstance(chain, Unhealthy):
@@ -60,8 +61,9 @@ def take_over() -> Task[PassResult]:
         reason = "carried" if log.log_start_known else "rebuilt"
         moved: bool = yield MoveStart(verdict.log_start, reason)
         if not moved:
-            # Above the high watermark, which stands still until others are in sync. After an
-            # unclean election nobody joins before the log is validated: chain and end are.
+            # Above the high watermark, which stands still until other replicas are in sync. After
+            # an unclean election no replica joins before the log is validated, and its chain and
+            # end are.
             yield Report(nothing_copied_report(facts))
             return PassResult(
                 unhealthy=HealthReason.LOG_START_REFUSED.text(offset=verdict.log_start)
@@ -75,7 +77,7 @@ def take_over() -> Task[PassResult]:
 def fenced_by_later_epoch(
     topic_id: bytes, partition: int, leader_epoch: int, used: int
 ) -> Task[PassResult]:
-    """Under a leader epoch below one that was read: no barrier of ours would be heard."""
+    """Under a leader epoch below one that was read, all readers refuse our barrier."""
     yield Report(LossFound(topic_id, partition, leader_epoch, Loss.LEADER_EPOCH))
     return (yield from _ask_for_epoch(leader_epoch, used))
 

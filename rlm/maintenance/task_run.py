@@ -1,7 +1,7 @@
 """One run of a task in a pool.
 
-Thousands of passes wait for a thread at a time. So a run is one object, and makes its task when it
-begins: whatever waits is looked at again and again by the garbage collector, with all threads held.
+Thousands of passes may wait for a thread. So a run is one object, and makes its task when it
+begins: the garbage collector visits waiting objects again and again, while all threads are stopped.
 """
 
 import heapq
@@ -35,7 +35,10 @@ class TaskRun:
         make: MakeTask,
         ended: Ended,
     ) -> None:
-        """Do nothing yet; `ended` is called on the manager's thread unless it is over by then."""
+        """Do nothing yet.
+
+        `ended` is called on the manager's thread, unless the ownership is over.
+        """
         self._world, self._known, self._ownership, self._pool = world, known, ownership, pool
         self._make, self._ended, self._is_over = make, ended, False
 
@@ -52,7 +55,7 @@ class TaskRun:
             performer.end()
 
     def done(self, result: PassResult | None, error: BaseException | None) -> None:
-        """It has ended, or was given up: the first counts."""
+        """The run has ended, or was abandoned: the first call counts."""
         if not self._is_over and self._known.ownership is self._ownership:
             self._is_over = True
             self._ended(self._known, result, error)
@@ -65,10 +68,10 @@ _Outcome: TypeAlias = tuple[TaskRun, PassResult | None, BaseException | None]
 
 
 class CopyQueue:
-    """One for all partitions; at most one pass of each ownership waits in it.
+    """One queue for all partitions; at most one pass of each ownership waits in it.
 
-    The pool keeps its own queue, of threads to come: which pass one of them runs is chosen when
-    it begins. So the pool's size, and threads that are given up, are the pool's business alone.
+    The pool has its own queue of jobs. The pass that a job runs is chosen when the job begins. So
+    the pool's size and abandoned threads concern the pool alone.
     """
 
     def __init__(self, workers: Workers) -> None:
@@ -77,7 +80,7 @@ class CopyQueue:
         self._arrivals, self._round = count(), 0
 
     def run(self, run: TaskRun, priority: CopyPriority) -> None:
-        """Run a pass when its turn has come; `priority` is written to then."""
+        """Run a pass in its turn; `priority` is updated then."""
         with self._lock:
             entry = (queue_key(priority, self._round), next(self._arrivals), run, priority)
             heapq.heappush(self._waiting, entry)

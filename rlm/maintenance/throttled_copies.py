@@ -1,10 +1,10 @@
 """Copying passes that wait for the copy quota, with one timer for all of them.
 
-However many partitions lag, the quota lets only so many segments through. So a pass that it
-refused does not come again by a timer of its own: for each segment that one of them may copy, the
-logs of all would be validated. Where there is room one is let in, in the order in which they were
-refused, and the next one when that one copies or has ended. They also come at their interval, to
-measure their lag and to report. All on the manager's thread, but for `throttle_ms`.
+The quota admits a fixed number of bytes, however many partitions lag. With a timer for each refused
+pass, the logs of all would be validated for each segment that one of them may copy. So one pass is
+admitted when there is room, in the order of the refusals, and the next one when that pass copies or
+has ended. They also start at their interval, to measure their lag and to report. All on the
+manager's thread, except `throttle_ms`.
 """
 
 from collections import OrderedDict
@@ -18,15 +18,15 @@ from runtime.clock import Clock
 from runtime.scheduler import Scheduler, Timer
 
 NEXT_MS: Final = 100
-"""One that was let in may wait for a thread, or have ended with its ownership: after so long the
-next one is let in all the same."""
+"""An admitted pass may wait for a thread, or have ended with its ownership. After this time the
+next one is admitted anyway."""
 
 
 class ThrottledCopies:
-    """Those that the quota refused.
+    """The passes that the quota refused.
 
     Attributes:
-        quota: of bytes copied.
+        quota: Of copied bytes.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class ThrottledCopies:
         """Nothing waits.
 
         Args:
-            start: starts the copying pass of a partition, if there is such a one still.
-            post: calls something on the manager's thread.
-            config: has the quota.
-            clock: monotonic.
-            scheduler: for the timer.
+            start: Starts the copying pass of a partition, if the partition still exists.
+            post: Calls a function on the manager's thread.
+            config: Has the quota.
+            clock: Monotonic.
+            scheduler: For the timer.
         """
         self._start, self._post = start, post
         self._clock, self._scheduler = clock, scheduler
@@ -58,19 +58,19 @@ class ThrottledCopies:
         self._timer: Timer | None = None
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Number of waiting partitions."""
         return len(self._waiting)
 
     def reconfigure(self, config: TierConfig) -> None:
-        """Go by another limit from now on."""
+        """Use the limit of `config` from now on."""
         self.quota.set_limit(config.copy_bytes_per_second)
         self.proceed()
 
     def throttle_ms(self, key: PartitionKey, size_bytes: int) -> int:
-        """How long a segment of the partition must wait, 0 if it may be copied; from any thread.
+        """Wait of a segment of the partition in ms, 0 if it may be copied; from any thread.
 
-        While others wait that is not for those that were not let in: who comes by itself would take
-        the room of the first.
+        While others wait, a partition that was not admitted is refused: it would take the room of
+        the first.
         """
         if self._waiting and key not in self._let_in:
             return NEXT_MS
@@ -82,25 +82,25 @@ class ThrottledCopies:
         return wait_ms
 
     def ended(self, key: PartitionKey, *, is_throttled: bool) -> None:
-        """A copying pass has ended; `is_throttled`: it was refused."""
+        """A copying pass has ended; `is_throttled`: the quota refused it."""
         was_let_in = key in self._let_in
         self._let_in.discard(key)
         if not is_throttled:
             self._waiting.pop(key, None)
         elif key not in self._waiting:
             self._waiting[key] = None
-            if was_let_in:  # another one took the room: it is still the first
+            if was_let_in:  # another pass took the room: this one is still the first
                 self._waiting.move_to_end(key, last=False)
         if was_let_in or self._timer is None:
             self.proceed()
 
     def forget(self, key: PartitionKey) -> None:
-        """The partition is not ours any more."""
+        """The partition is no longer ours."""
         self._waiting.pop(key, None)
         self._let_in.discard(key)
 
     def proceed(self) -> None:
-        """Start the next one, or see to it that it is started when there is room."""
+        """Start the next waiting pass, or schedule it for when there is room."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

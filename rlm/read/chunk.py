@@ -1,9 +1,8 @@
-"""A checked stretch of a remote segment: whole batches in a memory file, and where each begins.
+"""A checked part of a remote segment: whole batches in a memory file, with their positions.
 
-Checked are: each batch's checksum and framing; that offsets rise without leaving the segment; that
-each batch was written under the epoch that the metadata names for its offset; and that the batches
-are the ones that the segment's own indexes speak of. The last tells a swapped object from the right
-one although every checksum in it is right.
+Each batch's checksum and framing are checked. Offsets must rise and stay within the segment. Each
+batch must have the leader epoch that the metadata names for its offset. And the batches must be
+those in the segment's own indexes: this detects a swapped object whose checksums are all right.
 """
 
 from array import array
@@ -30,11 +29,11 @@ class DamagedChunkError(TidemarkError):
 
 
 class BatchTable:
-    """Where the batches of a chunk are. Positions count from the chunk's first byte.
+    """Positions of a chunk's batches, counted from the chunk's first byte.
 
     Attributes:
-        positions: first byte of each batch, and last the chunk's size.
-        last_offsets, max_timestamps: of each batch.
+        positions: First byte of each batch, followed by the chunk's size.
+        last_offsets, max_timestamps: Of each batch; offsets are inclusive.
     """
 
     __slots__ = ("last_offsets", "max_timestamps", "positions")
@@ -61,7 +60,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one ranged GET took."""
+    """Cost of one ranged GET."""
 
     first_byte_ms: int
     transfer_ms: int
@@ -70,15 +69,15 @@ class Fetched:
 
 @dataclass(slots=True)
 class Chunk:
-    """A cached chunk. The bytes behind `file` do not change while the chunk exists.
+    """A cached chunk. The bytes of `file` do not change while the chunk exists.
 
     Attributes:
-        first, end: the bytes of the segment that it holds, [first, end).
-        token: names this chunk; no two ever have the same.
-        capacity_bytes: memory that the file takes, at least `size_bytes`.
-        fetched: of the last chunk that a GET brought: what it took.
-        handed_out: descriptors that the broker holds.
-        is_ahead: loaded ahead, and no reader has come to it so far.
+        first, end: Position of its bytes in the segment, [first, end).
+        token: Name of this chunk, never reused.
+        capacity_bytes: Memory of the file, at least `size_bytes`.
+        fetched: Only on the last chunk of a GET: the cost of that GET.
+        handed_out: Descriptors that the broker holds.
+        is_ahead: Loaded ahead, and not entered by any reader yet.
     """
 
     first: int
@@ -93,7 +92,7 @@ class Chunk:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the segment in it."""
+        """Bytes of the segment in this chunk."""
         return self.end - self.first
 
     @property
@@ -108,7 +107,7 @@ def check_chunk(
     """Check the bytes of a segment that begin at position `first`, and list their batches.
 
     Raises:
-        DamagedChunkError: what is wrong; nothing of it may be served.
+        DamagedChunkError: The defect; none of the bytes may be served.
     """
     table = _walk(view, metadata)
     if first == 0 and metadata.start_offset > _first_offset(view):
@@ -138,8 +137,8 @@ def _walk(view: memoryview, metadata: RemoteLogSegmentMetadata) -> BatchTable:
     max_timestamps = table.max_timestamps
     epochs = metadata.leader_epochs
     only_epoch = epochs[0].epoch if len(epochs) == 1 else None
-    # What is before lay below the log start when the segment was copied: the metadata does not name
-    # its epochs, and nobody is served of it.
+    # Batches before this offset were below the log start offset when the segment was copied. The
+    # metadata does not name their epochs, and they are never served.
     first_known = epochs[0].start_offset
     before = metadata.start_offset - 1
     while position < end:
@@ -157,7 +156,7 @@ def _walk(view: memoryview, metadata: RemoteLogSegmentMetadata) -> BatchTable:
         if base <= before or delta < 0 or last > metadata.end_offset:
             raise DamagedChunkError(f"batch of offsets {base} to {last} is out of place")
         named = epoch_at(epochs, max(base, first_known)) if only_epoch is None else only_epoch
-        # For offsets that were lost stands a batch without records, which is of no epoch.
+        # A batch without records stands for lost offsets; it has no epoch.
         stands_for_lost = epoch == -1 and length == HEADER_SIZE - LOG_OVERHEAD
         if epoch != named and last >= first_known and not stands_for_lost:
             raise DamagedChunkError(f"batch at offset {base} is of leader epoch {epoch}")
@@ -184,17 +183,17 @@ def _check_times(view: memoryview, table: BatchTable, index: SegmentIndex) -> No
 def select(
     table: BatchTable, offset: int, end_offset: int, max_bytes: int, *, min_one_batch: bool
 ) -> Selection | None:
-    """Pick whole batches from the one that holds `offset` (or the first after it) on.
+    """Select whole batches, beginning with the one that holds `offset` (or the first after it).
 
     Args:
-        table: of a chunk.
-        offset: first one wanted.
-        end_offset: batches that reach up to here or further are excluded (exclusive).
-        max_bytes: bound of the selection.
-        min_one_batch: the first batch may be larger than that.
+        table: Of a chunk.
+        offset: First wanted offset.
+        end_offset: Exclusive; a batch that reaches it is left out.
+        max_bytes: Bound of the selection.
+        min_one_batch: The first batch may exceed that bound.
 
     Returns:
-        The selection, or None if there is nothing to give.
+        The selection, or None if it would be empty.
     """
     first = bisect_left(table.last_offsets, offset)
     stop = bisect_left(table.last_offsets, end_offset)

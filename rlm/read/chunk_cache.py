@@ -1,17 +1,16 @@
-"""Chunks of remote segments in memory files, shared by all who read them.
+"""Chunks of remote segments in memory files, shared by all readers.
 
-Belongs to the owner's thread; loading runs in the reader pool. Bounded by bytes; which goes first
-is for an `EvictionPolicy` to say. A chunk whose descriptor the broker still holds stays: its memory
-is not free before it is released.
+Belongs to the owner's thread; loads run in the reader pool. Bounded by bytes; an `EvictionPolicy`
+orders evictions. A chunk whose descriptor the broker holds is not evicted: its memory is not free
+before the release.
 
-The file of an evicted chunk takes the next one: fresh memory costs 0.45 CPU s per GB, what is read,
-checked and copied into used memory 0.15 in all. So a file is written again, but never while
-anybody may still read the chunk before: not before the broker has released each of its
-descriptors, which it does when it has copied out what it sends
+The next chunk reuses the file of an evicted one. Fresh memory costs 0.45 CPU s per GB; reading,
+checking and copying into used memory costs 0.15 in all. A file is never rewritten while the earlier
+chunk may still be read: only after the broker has released all its descriptors. The broker releases
+them once it has copied the bytes that it sends
 (docs/decisions/remote-regions-are-copied-from-a-mapping.md).
 
-For at most 3/8 it is loaded ahead of readers that continue. How much of it may be leased to whom is
-for `rlm.read.leases` to say.
+At most 3/8 of the cache is loaded ahead of sequential readers. `rlm.read.leases` bounds the leases.
 """
 
 import logging
@@ -79,9 +78,9 @@ class ChunkCache:
         *,
         small: bool,
     ) -> ChunkKey:
-        """What to ask for to get the byte at `position` of the segment.
+        """Key of the chunk with the byte at `position` of the segment.
 
-        With `small` it is only a slice where the chunk is neither here nor on its way.
+        With `small` it is the key of a slice, unless the chunk is cached or being loaded.
         """
         number = index.chunk_at(position)
         key = _key(metadata, index.borders[number], index.borders[number + 1])
@@ -97,7 +96,7 @@ class ChunkCache:
         waiter: Waiter,
         reader: str = "",
     ) -> Chunk | Wait:
-        """A chunk or slice, or why it is not here yet."""
+        """A chunk or slice, or the reason why it is not here yet."""
         found = self._chunks.get(key)
         if found is not None:
             return found
@@ -106,7 +105,7 @@ class ChunkCache:
     def peek(
         self, metadata: RemoteLogSegmentMetadata, index: SegmentIndex, first: int
     ) -> Chunk | None:
-        """The chunk that begins at position `first`, if it is here."""
+        """The chunk that begins at position `first`, None if it is not cached."""
         number = index.chunk_at(first)
         if index.borders[number] != first:
             return None
@@ -115,7 +114,7 @@ class ChunkCache:
     def enter(
         self, metadata: RemoteLogSegmentMetadata, chunk: Chunk, *, waited: bool = False
     ) -> None:
-        """A reader has come to a chunk, which it may continue to read in several steps."""
+        """Note that a reader has reached a chunk, which it may read in several steps."""
         key = _key(metadata, chunk.first, chunk.end)
         if self._chunks.get(key) is not chunk:
             return
@@ -128,7 +127,7 @@ class ChunkCache:
     # -- loading ahead
 
     def is_wanted(self, metadata: RemoteLogSegmentMetadata, first: int, end: int) -> bool:
-        """Whether [first, end) is neither here nor on its way, nor failed when last asked for."""
+        """Whether [first, end) is not cached, not loading, and did not fail at its last load."""
         key = _key(metadata, first, end)
         load = ("chunk", *key)
         return not (key in self._chunks or load in self._loads or self._loads.has_failed(load))
@@ -140,14 +139,14 @@ class ChunkCache:
         index: SegmentIndex,
         numbers: Sequence[int],
     ) -> bool:
-        """Have adjacent chunks loaded that a reader will want; False if there is no room."""
+        """Load adjacent chunks for a reader; False if there is no memory for all of them."""
         spans = [(index.borders[number], index.borders[number + 1]) for number in numbers]
         keys = [_key(metadata, first, end) for first, end in spans]
         load = _ChunkLoad(self, metadata, index, keys, is_ahead=True)
         return self._loads.ahead(owner, load) and len(load.allocations) == len(numbers)
 
     def share(self, readers: int) -> int:
-        """Bytes that each of so many readers may have loaded ahead."""
+        """Bytes that may be loaded ahead of each of `readers` readers."""
         return self._max * 3 // 8 // max(1, readers)
 
     # -- memory
@@ -156,7 +155,7 @@ class ChunkCache:
         if chunk.fetched is not None:
             fetched = chunk.fetched
             self.store.observe(fetched.first_byte_ms, fetched.transfer_ms, fetched.size_bytes)
-        if key in self._chunks:  # loaded twice: the first load was given up, and came
+        if key in self._chunks:  # loaded twice: the first load was given up, and arrived late
             self._total -= chunk.capacity_bytes
             chunk.file.close()
             return
@@ -167,12 +166,12 @@ class ChunkCache:
         self._policy.add(key, chunk.size_bytes)
 
     def _set_aside(self, first: int, end: int) -> Allocation | None:
-        """Memory for bytes, by eviction if need be; None if there is none now.
+        """Memory for the bytes, by eviction if necessary; None if there is none now.
 
-        What is held leaves no room, or the process has no descriptor left.
+        None means that the broker holds too much, or that the process has no descriptor left.
         """
         size = end - first
-        # One chunk larger than the whole cache must be readable too.
+        # One chunk larger than the whole cache must be readable, too.
         if self._total - self._idle + size > self._max and self._total > self._idle:
             return None
         victims, free = list[tuple[ChunkKey, Chunk]](), self._max - self._total
@@ -189,7 +188,7 @@ class ChunkCache:
             self._evict(key, chunk)
         try:
             allocation = self._fit(first, end, victims[0][1] if victims else None)
-        except OSError as error:  # of a new file only: nobody was evicted for it
+        except OSError as error:  # only for a new file: no chunk was evicted for it
             if not is_of_exhaustion(log, "memory for chunks", error):
                 raise
             return None
@@ -210,7 +209,7 @@ class ChunkCache:
             self._telemetry.ahead("wasted", chunk.size_bytes)
 
     def _fit(self, first: int, end: int, chunk: Chunk | None) -> Allocation:
-        """A new file, or that of an evicted chunk, for the bytes."""
+        """A new file, or that of the evicted `chunk`, for the bytes."""
         size = end - first
         if chunk is None:
             return Allocation(first, end, self._disk.memfd("chunk"), size)
@@ -221,23 +220,23 @@ class ChunkCache:
         return Allocation(first, end, chunk.file, chunk.capacity_bytes)
 
     def _drop(self, allocation: Allocation) -> None:
-        """Nothing came for it."""
+        """Free the memory of a load that brought nothing."""
         self._total -= allocation.capacity_bytes
         for each in allocation.leaving:
             each.file.close()
         allocation.file.close()
 
-    # -- what the broker holds, see `rlm.read.leases`
+    # -- chunks held by the broker, see `rlm.read.leases`
 
     def hand_out(self, chunk: Chunk) -> None:
-        """The broker gets a descriptor of it."""
+        """Count a descriptor of the chunk that the broker gets."""
         chunk.handed_out += 1
         if chunk.handed_out == 1:
             self.held_bytes += chunk.capacity_bytes
             self._idle -= chunk.capacity_bytes
 
     def take_back(self, chunk: Chunk) -> None:
-        """The broker has closed one of its descriptors."""
+        """Count a descriptor of the chunk that the broker has closed."""
         chunk.handed_out -= 1
         if chunk.handed_out == 0:
             self.held_bytes -= chunk.capacity_bytes
@@ -245,7 +244,7 @@ class ChunkCache:
             self._loads.has_memory()
 
     def copy_of(self, chunk: Chunk, position: int, size_bytes: int) -> OpenFile | None:
-        """Bytes of a chunk in a file of their own; None if this process has none left."""
+        """Bytes of a chunk in a new file; None if the process has no descriptor left."""
         try:
             file = self._disk.memfd("copy")
             self._disk.write_at(file, 0, self._disk.read_at(chunk.file, position, size_bytes))
@@ -265,9 +264,9 @@ class _ChunkLoad:
     """A `Load` of adjacent chunks of a segment, or of one slice.
 
     Attributes:
-        chunk_keys: of chunks ahead, those that there is no memory for are excluded.
-        is_ahead: nobody waits for them yet.
-        allocations: memory set aside for them.
+        chunk_keys: Of a load ahead: without those for which there is no memory.
+        is_ahead: No reader waits for them yet.
+        allocations: Memory set aside for them.
     """
 
     cache: ChunkCache
@@ -302,7 +301,7 @@ class _ChunkLoad:
 
     def failed(self, error: BaseException, is_final: bool) -> None:
         if isinstance(error, DAMAGE):
-            # It may be the index that is wrong: the next try uses the store's.
+            # The index may be wrong instead: the next try uses the store's.
             self.cache._indexes.distrust(self.metadata.id.id)
         if is_final or isinstance(error, RemoteResourceNotFoundError):
             span = (self.allocations[0].first, self.allocations[-1].end)

@@ -1,7 +1,7 @@
-"""Brings chunks into memory files: from the disk cache, or adjacent ones by one GET. Pool threads.
+"""Loads chunks into memory files: from the disk cache, or adjacent ones by one GET. Pool threads.
 
-A chunk is read and checked in a buffer that stays warm in the processor's cache, and then written
-into its file at once. What the file held before goes to the disk cache first.
+A chunk is read and checked in a buffer that stays in the processor's cache, and then written into
+its file. The earlier chunk of that file goes to the disk cache first.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ PART_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """A chunk that was evicted from memory; its file is closed, or taken by the next one."""
+    """A chunk that was evicted from memory; its file is closed, or reused by the next chunk."""
 
     key: ChunkKey
     file: OpenFile
@@ -40,9 +40,9 @@ class Allocation:
     """Memory set aside for the bytes [first, end) of a segment.
 
     Attributes:
-        capacity_bytes: that the file takes, or will take.
-        shrink: the file is larger than that, once `leaving` has left it.
-        leaving: chunks that freed memory for it.
+        capacity_bytes: Memory that the file has, or will have.
+        shrink: The file is larger than that until the chunks in `leaving` are stored.
+        leaving: Evicted chunks that freed memory for it.
     """
 
     first: int
@@ -54,7 +54,7 @@ class Allocation:
 
 
 class ChunkLoader:
-    """Fills places."""
+    """Fills allocations with the bytes of segments."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class ChunkLoader:
         index: SegmentIndex,
         allocations: Sequence[Allocation],
     ) -> Iterator[Chunk]:
-        """Fill adjacent places in their order; each chunk is given when it is whole and checked.
+        """Fill adjacent allocations in order; each chunk is yielded when complete and checked.
 
         Raises:
-            DamagedChunkError: the bytes are wrong.
-            RemoteStorageError: the store failed.
+            DamagedChunkError: The bytes are wrong.
+            RemoteStorageError: The store failed.
         """
         for allocation in allocations:
             self._let_go(allocation)
@@ -120,7 +120,7 @@ class ChunkLoader:
                     return None
                 chunk = self._checked(metadata, index, allocation, view)
         except DamagedChunkError:
-            self._on_disk.drop(key)  # the store's word counts
+            self._on_disk.drop(key)  # the store's bytes count
             return None
         finally:
             self._buffers.give_back(buffer)
@@ -195,7 +195,7 @@ def _check_whole(got: int, wanted: int, missing: int) -> None:
 
 
 def _fill(stream: BinaryIO, view: memoryview) -> int:
-    """Fill `view` from the stream; fewer bytes than it takes only at the stream's end."""
+    """Fill `view` from the stream; returns fewer bytes only at the stream's end."""
     readinto = getattr(stream, "readinto", None)
     got = 0
     while got < len(view):
@@ -212,7 +212,7 @@ def _fill(stream: BinaryIO, view: memoryview) -> int:
 
 
 class _Buffers:
-    """Read buffers for the pool's threads; some are kept, so that an idle tier holds little."""
+    """Read buffers of the pool's threads; few are kept, so that an idle tier uses little memory."""
 
     _KEPT = 8
 
@@ -228,6 +228,5 @@ class _Buffers:
         return buffer if len(buffer) >= size else bytearray(size)
 
     def give_back(self, buffer: bytearray) -> None:
-        """It is not used any more."""
         if len(self._free) < self._KEPT:
             self._free.append(buffer)

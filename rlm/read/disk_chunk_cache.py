@@ -1,10 +1,10 @@
-"""Chunks on disk: where those go that memory has no room for. Called from pool threads.
+"""Chunks on disk that were evicted from memory. Called from pool threads.
 
-Bounded by bytes. It is emptied at each start, and what is read back is checked against the CRC32C
-of what was put, then like what the store gives, so nothing here is ever trusted (a batch's own
-checksum does not cover its base offset). A disk that fails or is full costs no read: the cache is
-then off, said once at ERROR and in the health answer, until the tier starts again. Running out of
-descriptors or memory only costs the one chunk.
+Bounded by bytes, and emptied at each start. Bytes that are read back are checked against their
+CRC32C, and then like bytes of the store, so nothing here is trusted. (A batch's own checksum does
+not cover its base offset.) A disk that fails or is full fails no read: the cache is switched off
+until the tier starts again, with one ERROR line and a health reason. If descriptors or memory run
+out, only that one chunk is lost.
 """
 
 import logging
@@ -35,10 +35,10 @@ class _Kept(NamedTuple):
 
 
 class DiskChunkCache:
-    """Files of one chunk each, under numbers; which chunk a file holds is known in memory only."""
+    """Numbered files of one chunk each; the chunk of each file is known in memory only."""
 
     def __init__(self, disk: Disk, directory: Path, size_bytes_max: int, policy: str) -> None:
-        """Keep at most `size_bytes_max` under `directory`; 0: nothing."""
+        """Keep at most `size_bytes_max` under `directory`; 0: keep nothing."""
         self._disk, self._directory, self._max = disk, directory, size_bytes_max
         self._policy: EvictionPolicy[ChunkKey] = make_policy(policy, size_bytes_max)
         self._lock = Lock()
@@ -55,11 +55,11 @@ class DiskChunkCache:
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is kept."""
+        """Whether the cache is used: it has a size, and has not failed."""
         return self._max > 0 and self.failure is None
 
     def open(self) -> None:
-        """Remove what an earlier process left."""
+        """Remove files of an earlier process."""
         with self._lock:
             try:
                 self._open()
@@ -80,7 +80,7 @@ class DiskChunkCache:
         self._opened = True
 
     def _fail(self, error: OSError) -> None:
-        """Switch it off, unless the disk is not to blame; the lock is held."""
+        """Switch the cache off, unless the process ran out of descriptors; the lock is held."""
         if self.failure is not None:
             return
         if is_exhausted(error):
@@ -101,7 +101,7 @@ class DiskChunkCache:
         return key in self._files
 
     def put(self, key: ChunkKey, source: OpenFile, size_bytes: int) -> None:
-        """Keep the first `size_bytes` of a memory file, unless they are here already."""
+        """Keep the first `size_bytes` of a memory file, unless the chunk is here already."""
         if not self.is_on or size_bytes > self._max or key in self._files:
             return
         with self._lock:
@@ -131,7 +131,7 @@ class DiskChunkCache:
                 self._files[key] = kept
                 self._policy.add(key, size_bytes)
                 return
-            if self.failure is None:  # somebody else was quicker
+            if self.failure is None:  # another thread was faster
                 self._total -= size_bytes
             try:
                 self._disk.unlink(path)
@@ -139,7 +139,7 @@ class DiskChunkCache:
                 self._fail(error)
 
     def _not_put(self, path: Path, size_bytes: int, error: OSError) -> None:
-        """A file may have been begun; the lock is held."""
+        """Remove a file that may be incomplete; the lock is held."""
         self._fail(error)
         if self.failure is None:
             self._total -= size_bytes
@@ -160,9 +160,9 @@ class DiskChunkCache:
         self._disk.unlink(kept.path)
 
     def read_into(self, key: ChunkKey, view: memoryview) -> bool:
-        """Fill `view` with a chunk; False if it is not here, or not as it was put.
+        """Fill `view` with a chunk; False if it is not here or is damaged.
 
-        What is not as it was put is let go, so that it can be put again.
+        A damaged chunk is dropped, so that it can be put again.
         """
         try:
             with self._lock:
@@ -177,7 +177,7 @@ class DiskChunkCache:
                 file.close()
             is_whole = is_whole and crc32c(view) == found.crc
         except FileNotFoundError:
-            is_whole = False  # somebody tidied up
+            is_whole = False  # removed by a person or a program
         except OSError as error:
             with self._lock:
                 self._fail(error)
@@ -187,7 +187,7 @@ class DiskChunkCache:
         return is_whole
 
     def drop(self, key: ChunkKey) -> None:
-        """Its bytes are wrong."""
+        """Remove a chunk whose bytes are wrong."""
         with self._lock:
             if key not in self._files:
                 return

@@ -1,14 +1,13 @@
-"""Index files of remote segments on this machine's disk, under a bound. Called from pool threads.
+"""Index files of remote segments on local disk, bounded by bytes. Called from pool threads.
 
-Directory `remote-log-index-cache`, files named as Kafka names them: `<start offset>_<segment
-id>.<kind>`. A file is the index's bytes and a trailer of 8 bytes: `TMI1` and the CRC32C of name and
-bytes. So a file that is cut, has a flipped bit or belongs to another segment is not used, but
-fetched once more. A file appears by a rename and is
-fsynced before. The least recently used goes first; files of an earlier process are used again.
+Directory `remote-log-index-cache`, files named as in Kafka: `<start offset>_<segment id>.<kind>`. A
+file is the index's bytes and a trailer of 8 bytes: `TMI1` and the CRC32C of name and bytes. So a
+file that is cut, has a flipped bit or belongs to another segment is not used, but fetched again. A
+file is fsynced before it appears by a rename. The least recently used file is evicted first; files
+of an earlier process are used again.
 
-The files are a cache: a directory that fails costs no read. The cache is then off, said once at
-ERROR and in the health answer, until the tier starts again. Running out of descriptors or memory is
-no failure of the directory.
+A directory that fails fails no read: the cache is switched off until the tier starts again, with
+one ERROR line and a health reason. Running out of descriptors or memory does not switch it off.
 """
 
 import logging
@@ -43,7 +42,7 @@ def sealed(name: str, data: bytes) -> bytes:
 
 
 def unsealed(name: str, content: bytes) -> bytes | None:
-    """What the file `name` keeps; None if it is not what was written under this name."""
+    """The content of the file `name`; None if other bytes were written under this name."""
     data = content[:-TRAILER_BYTES]
     return data if len(content) >= TRAILER_BYTES and sealed(name, data) == content else None
 
@@ -52,15 +51,15 @@ class DiskIndexCache:
     """The files; one loader per file at a time (see `Loads`).
 
     Attributes:
-        failure: why the cache is off, None while it is on.
+        failure: Why the cache is off, None while it is on.
     """
 
     def __init__(
         self, disk: Disk, cache_dir: Path, size_bytes_max: int, clock: Clock, ttl_ms: int = -1
     ) -> None:
-        """Keep at most `size_bytes_max`, and each as long as it is used within `ttl_ms` (-1: ever).
+        """Keep at most `size_bytes_max`; a file unused for `ttl_ms` is removed (-1: never).
 
-        What an earlier process left counts as used now.
+        Files of an earlier process count as used at the start.
         """
         self._disk, self._directory, self._max = disk, cache_dir / DIRECTORY, size_bytes_max
         self._clock, self._ttl_ms = clock, ttl_ms
@@ -79,7 +78,7 @@ class DiskIndexCache:
         *,
         past_cache: bool,
     ) -> bytes:
-        """The index's bytes, from here or from the store; what `fetch` raises continues."""
+        """The index's bytes, from the file or else from `fetch`, whose errors are passed on."""
         name = f"{metadata.start_offset}_{uuid_to_text(metadata.id.id)}{_SUFFIXES[kind]}"
         found = None if past_cache else self._read(name)
         if found is not None:
@@ -96,7 +95,7 @@ class DiskIndexCache:
                 self._sizes.move_to_end(name)
                 self._used_ms[name] = self._clock.monotonic_ms()
             content = self._disk.read_file(self._directory / name)
-        except OSError as error:  # the file, not the cache: it is written again
+        except OSError as error:  # of the file, not of the cache: it is written again
             log.warning("cached index cannot be read and is fetched: %s", error)
             return None
         data = unsealed(name, content)
@@ -120,7 +119,7 @@ class DiskIndexCache:
             self._failed(error)
 
     def _is_open(self) -> bool:
-        """Make the directory, or take over what an earlier process left; the lock is held."""
+        """Make the directory, or adopt the files of an earlier process; the lock is held."""
         if self.failure is not None or self._opened:
             return self.failure is None
         self._disk.make_dirs(self._directory)
@@ -143,7 +142,7 @@ class DiskIndexCache:
             log.error("the index cache on disk is switched off until the next start: %s", error)
 
     def set_bound(self, size_bytes_max: int) -> None:
-        """Keep at most so much from now on."""
+        """Keep at most `size_bytes_max` from now on."""
         with self._lock:
             self._max = size_bytes_max
             try:
@@ -152,7 +151,7 @@ class DiskIndexCache:
                 self._failed(error)
 
     def expire(self) -> None:
-        """Remove what was not used for long."""
+        """Remove files that were not used for `ttl_ms`."""
         if self._ttl_ms < 0:
             return
         limit_ms = self._clock.monotonic_ms() - self._ttl_ms

@@ -1,6 +1,7 @@
-"""Which cached chunk goes first when room is needed. Pure: keys and sizes only.
+"""The order in which cached chunks are evicted. Pure: keys and sizes only.
 
-A chunk is *entered* when a reader comes to it, once however many fetches it takes to read it.
+A chunk is *entered* when a reader reaches it: once per reader, however many fetches it takes to
+read it.
 """
 
 from collections import OrderedDict
@@ -15,27 +16,27 @@ UNREAD_SHARE = 0.5
 
 
 class EvictionPolicy(Protocol[K]):
-    """Keeps the order of what is cached; whoever evicts says so by `remove`."""
+    """Keeps the order of the cached keys; the caller evicts, and reports that by `remove`."""
 
     def add(self, key: K, size_bytes: int) -> None:
-        """It is cached now; it was not before."""
+        """Note a key that is cached now, and was not before."""
         ...
 
     def enter(self, key: K) -> None:
-        """A reader came to it."""
+        """Note that a reader has reached the key."""
         ...
 
     def remove(self, key: K, *, evicted: bool = True) -> None:
-        """It is not cached any more; with `evicted` it went to make room."""
+        """Note that the key is not cached any more; with `evicted` it made room for another."""
         ...
 
     def victims(self) -> Iterator[K]:
-        """All keys, the one to go first first; not to be changed meanwhile."""
+        """All keys, in the order of eviction; the policy must not change meanwhile."""
         ...
 
 
 class LruPolicy(Generic[K]):
-    """Least recently used goes first. One reader of everything empties it."""
+    """Evicts the least recently used key first. One reader of a whole log empties the cache."""
 
     def __init__(self) -> None:
         self._order: OrderedDict[K, int] = OrderedDict()
@@ -58,20 +59,19 @@ class LruPolicy(Generic[K]):
 
 
 class ScanResistantPolicy(Generic[K]):
-    """What a second reader came to is kept from those that read everything once.
+    """Chunks read by two or more readers are protected from eviction by one-pass scans.
 
-    A new key is *unread* until a reader comes to it, then it is *on probation*, and with the
-    second reader *protected*. Probation goes first, first in first out: what a single reader
-    leaves behind. Then protected keys, the least recently entered first; they have at most half of
-    the capacity, what is too much goes back on probation. Unread keys, which somebody is to come
-    to soon, go last, but the oldest of them first of all once they fill more than their share:
-    nobody came.
+    A new key is *unread* until a reader reaches it, then *on probation*, and with a second reader
+    *protected*. Eviction takes keys on probation first, first in first out: they were read by one
+    reader only. Protected keys are next, the least recently entered first. They have at most half
+    of the capacity; beyond that they return to probation. Unread keys are last, since a reader is
+    expected soon. If they exceed their share, the oldest of them are evicted before all others: no
+    reader has come.
 
-    Keys that went from probation are remembered, as many as would fill the cache once more: one
-    that is loaded again so soon is read by several, and is protected with its first reader.
-
-    Source: segmented LRU (Karedla and others, 1994) with the ghost queue of 2Q (Johnson and
-    Shasha, 1994); keeping what is unread apart is ours.
+    Keys that were evicted from probation are remembered, up to one capacity of bytes. A key that is
+    loaded again within that time has several readers, and is protected with its first one. Source:
+    segmented LRU (Karedla and others, 1994) with the ghost queue of 2Q (Johnson and Shasha, 1994);
+    the separate unread keys are ours.
     """
 
     def __init__(self, capacity_bytes: int) -> None:

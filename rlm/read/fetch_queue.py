@@ -1,9 +1,9 @@
 """The queue of reads while the fetch quota is used up: readers in turn, by bytes (KIP-956).
 
-A read is let in once, before anything is loaded for it, and charged then with what it may take;
-when it ends the difference to what it took is made good. So no more is let in than the quota has
-room for, and what was loaded for a read is given to it. A read whose time is up is answered with
-nothing; its reader keeps its position. Belongs to the owner's thread.
+A read is admitted once, before anything is loaded for it, and is charged its maximum then. At its
+end the charge is corrected to the bytes that it read. So no more reads are admitted than the quota
+has room for, and loaded bytes always reach their reader. A read whose time is up is answered
+without records; its reader keeps its position. Belongs to the owner's thread.
 """
 
 from collections.abc import Callable
@@ -20,10 +20,10 @@ class QueuedRead:
     """One read in the queue.
 
     Attributes:
-        reader: who asks; all its reads share what one reader may get.
-        charged_bytes: what counts as read while it is under way.
-        let_in: called when it may go, unless `FetchQueue.ask` has said so.
-        is_in: it may go.
+        reader: Name of the reader; all its reads share one turn.
+        charged_bytes: Bytes charged while the read is under way.
+        let_in: Called when the read is admitted, unless `FetchQueue.ask` admits it at once.
+        is_in: The read is admitted.
     """
 
     reader: str
@@ -33,7 +33,7 @@ class QueuedRead:
 
 
 class FetchQueue:
-    """Lets reads in as the quota has room."""
+    """Admits reads as the quota has room."""
 
     def __init__(self, quota: RateQuota, clock: Clock, scheduler: Scheduler) -> None:
         self._quota, self._clock, self._scheduler = quota, clock, scheduler
@@ -42,11 +42,11 @@ class FetchQueue:
         self._is_letting_in = self._is_due = False
 
     def __len__(self) -> int:
-        """Reads that wait."""
+        """Number of waiting reads."""
         return len(self._queue)
 
     def ask(self, queued: QueuedRead) -> None:
-        """Let a read in, at once if it `is_in` afterwards, or when it is the next."""
+        """Queue a read. It `is_in` afterwards, or `let_in` is called in its turn."""
         self._queue.add(queued.reader, queued, queued.charged_bytes)
         self._let_in(queued)
         if not queued.is_in:
@@ -54,7 +54,7 @@ class FetchQueue:
             self._quota.throttled(self._quota.wait_ms(now_ms), now_ms)
 
     def ended(self, queued: QueuedRead, size_bytes: int) -> None:
-        """A read is over; `size_bytes` were read for it."""
+        """End a read; `size_bytes` were read for it."""
         if not queued.is_in:
             self._queue.remove(queued.reader, queued)
             return
@@ -65,20 +65,20 @@ class FetchQueue:
             self.proceed()
 
     def proceed(self) -> None:
-        """There may be room: bytes were given back, or the limit was changed."""
+        """Admit reads after bytes were given back, or after a change of the limit."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._let_in(None)
 
     def _let_in(self, asking: QueuedRead | None) -> None:
-        """Let in those that there is room for, some at a time.
+        """Admit the reads for which there is room, a bounded number at a time.
 
-        One that is let in may be over before `let_in` returns: that room is used by this loop, for
-        calls within calls of thousands would not end.
+        An admitted read may end before its `let_in` returns. This loop uses that room: nested calls
+        of thousands of reads would exceed the stack.
         """
         if self._timer is not None or self._is_letting_in or self._is_due:
-            return  # closed until then, or it continues without us
+            return  # closed until then, or the running loop continues
         self._is_letting_in = True
         try:
             for _ in range(CALLS_MAX):

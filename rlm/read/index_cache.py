@@ -1,8 +1,7 @@
-"""Indexes of remote segments, fetched once and kept on this machine's disk.
+"""Indexes of remote segments, fetched once and kept on local disk.
 
 The files are in `disk_index_cache`. Parsed indexes of a few segments stay in memory, because every
-read needs one. What an index says is checked when it is parsed, and fetched again where it is
-wrong.
+read needs one. An index is checked when it is parsed, and fetched again if it is wrong.
 """
 
 from collections import OrderedDict
@@ -28,12 +27,13 @@ from runtime.raised import named
 
 MEMORY_BYTES, TRANSACTION_INDEXES_MAX = 8 << 20, 64
 DISTRUSTED_MAX = 10_000
-"""Segments whose index on disk is passed over: perhaps none of them is ever read again. One that is
-forgotten is parsed from the disk first, and its log finds it wrong once more."""
+"""Bound of the segments whose index file is bypassed: perhaps none of them is ever read again.
+After the bound a segment's index is parsed from disk first, and its log contradicts it once
+more."""
 
 
 class IndexCache:
-    """Parsed indexes in memory in front of the files; belongs to the owner's thread."""
+    """Parsed indexes in memory, before the files; belongs to the owner's thread."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class IndexCache:
     ) -> None:
         self._store, self._files, self._loads = store, files, loads
         self._config, self._clock = config, clock
-        self._parsed: OrderedDict[bytes, SegmentIndex] = OrderedDict()  # as it was used last
+        self._parsed: OrderedDict[bytes, SegmentIndex] = OrderedDict()  # least recently used first
         self._used_ms: dict[bytes, int] = {}
         self._transactions: OrderedDict[bytes, bytes] = OrderedDict()
         self._bytes = 0
@@ -55,7 +55,7 @@ class IndexCache:
     def get(
         self, metadata: RemoteLogSegmentMetadata, waiter: Waiter, reader: str = ""
     ) -> SegmentIndex | Wait:
-        """Offset and time index of the segment, or why they are not here yet."""
+        """Offset and time index of the segment, or the reason why they are not here yet."""
         segment_id = metadata.id.id
         found = self._parsed.get(segment_id)
         if found is not None:
@@ -77,9 +77,9 @@ class IndexCache:
         del self._used_ms[segment_id]
 
     def expire(self) -> None:
-        """Drop parsed indexes that were not used for the time of their files.
+        """Drop parsed indexes that were not used for `index_cache_ttl_ms`.
 
-        Most are of segments that do not exist any more.
+        Most are of segments that no longer exist.
         """
         ttl_ms = self._config.index_cache_ttl_ms
         limit_ms = self._clock.monotonic_ms() - ttl_ms
@@ -90,7 +90,7 @@ class IndexCache:
             self._drop(longest_unused)
 
     def distrust(self, segment_id: bytes) -> None:
-        """Its log contradicts it: parse it again, from the store."""
+        """Parse the index again, from the store: the segment's log contradicts it."""
         self._distrusted[segment_id] = None
         if len(self._distrusted) > DISTRUSTED_MAX:
             del self._distrusted[next(iter(self._distrusted))]
@@ -100,13 +100,13 @@ class IndexCache:
     def raw(
         self, metadata: RemoteLogSegmentMetadata, kind: IndexType, *, past_cache: bool = False
     ) -> bytes:
-        """The bytes of one index; blocks, for pool threads."""
+        """The bytes of one index; blocks, for pool threads only."""
         return self._files.get(
             metadata, kind, lambda: self.raw_uncached(metadata, kind), past_cache=past_cache
         )
 
     def raw_uncached(self, metadata: RemoteLogSegmentMetadata, kind: IndexType) -> bytes:
-        """The bytes of one index from the store; blocks, for pool threads."""
+        """The bytes of one index from the store; blocks, for pool threads only."""
         topic, began_ms = metadata.id.topic_id_partition.topic, self._clock.monotonic_ms()
         data: bytes | None = None
         try:
@@ -135,7 +135,7 @@ class IndexCache:
     def transactions(
         self, metadata: RemoteLogSegmentMetadata, waiter: Waiter, reader: str = ""
     ) -> bytes | Wait:
-        """The transaction index, or why it is not here yet."""
+        """The transaction index, or the reason why it is not here yet."""
         found = self._transactions.get(metadata.id.id)
         if found is not None:
             return found
@@ -143,7 +143,7 @@ class IndexCache:
 
 
 class _IndexLoad:
-    """What the loads of indexes share: they set no memory aside."""
+    """Base of the loads of indexes, which set no memory aside."""
 
     def __init__(
         self, cache: IndexCache, metadata: RemoteLogSegmentMetadata, kind: str, what: str
@@ -173,7 +173,7 @@ class _SegmentIndexLoad(_IndexLoad):
         try:
             index = self._parse(past_cache=self._is_distrusted or damaged > 0)
         except DamagedIndexError:
-            # The file may have been damaged here: the store's word counts.
+            # The file on disk may be damaged: the store's bytes count.
             index = self._parse(past_cache=True)
         yield index
 
@@ -210,14 +210,14 @@ class _TransactionsLoad(_IndexLoad):
 
 
 def _check_transactions(metadata: RemoteLogSegmentMetadata, data: bytes) -> None:
-    """Refuse a transaction index that cannot be this segment's.
+    """Refuse a transaction index that cannot belong to this segment.
 
     Raises:
-        DamagedIndexError: what is wrong.
+        DamagedIndexError: The defect.
     """
     try:
         for entry in txn_index.iter_entries(data):
-            # The marker of each lies in the segment.
+            # The marker of each is in the segment.
             if not metadata.start_offset <= entry.last_offset <= metadata.end_offset:
                 raise DamagedIndexError(f"transaction index: marker at {entry.last_offset}")
     except CorruptFileError as error:

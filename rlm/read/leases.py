@@ -1,13 +1,13 @@
-"""How much of the chunk cache the broker may hold, and for which of its clients' connections.
+"""Bounds of the chunk memory that the broker holds for its clients' connections.
 
-A chunk that was leased stays in memory until the broker has sent its bytes and gives it back, which
-takes as long as the client does. So that clients that do not read leave room for those that do:
+A leased chunk stays in memory until the broker has sent its bytes and releases it, which depends on
+the client's speed. Three rules keep room for other clients when some do not read:
 
-- all together hold at most `LEASED_SHARE` of the cache: the rest is there for loads;
-- one connection holds at most its share of that: what each gets of those that hold something, but
-  at least `CHUNKS_MIN` chunks;
-- a connection that holds nothing, when nothing is left to be leased, gets a copy of a few batches
-  outside the cache: it continues, slowly, and all copies together are little.
+1. All leases together are at most `LEASED_SHARE` of the cache. The rest is for loads.
+2. One connection holds at most an equal share of that, among the connections that hold something.
+   At least `CHUNKS_MIN` chunks are always permitted.
+3. If nothing is left to lease, a connection that holds nothing gets a copy of a few batches outside
+   the cache. It continues slowly, and all copies together are small.
 
 Belongs to the owner's thread.
 """
@@ -25,15 +25,15 @@ from runtime.scheduler import Scheduler
 
 LEASED_SHARE = 3 / 4
 READ_AHEAD_SHARE = 3 / 8
-"""Of the cache, for bytes beyond what was asked for."""
+"""Share of the cache for answers beyond the requested bytes."""
 
 CHUNKS_MIN = 2
 COPY_BYTES_MAX = 64 * 1024
-"""Of a copy; or one larger batch."""
+"""Bound of a copy; one larger batch is permitted."""
 
 
 class Verdict(Enum):
-    """What a connection may have of a chunk."""
+    """Permission of a connection for a chunk."""
 
     LEASE = "the chunk"
     COPY = "a copy of a few batches"
@@ -45,9 +45,9 @@ class _Holder:
     """A connection that holds something, or waits until it may.
 
     Attributes:
-        chunks: by their tokens, how often each was leased to it.
-        copies: beside them.
-        size_bytes: of both.
+        chunks: Number of leases by token of the chunk.
+        copies: Number of leased copies.
+        size_bytes: Bytes of both.
     """
 
     queue: WaitQueue
@@ -57,13 +57,13 @@ class _Holder:
 
     @property
     def holds(self) -> int:
-        """Chunks and copies."""
+        """Number of chunks and copies."""
         return len(self.chunks) + self.copies
 
 
 @dataclass(frozen=True, slots=True)
 class _Lease:
-    """Something that was leased; `chunk` None: a copy."""
+    """One lease; `chunk` is None for a copy."""
 
     holder: str
     chunk: Chunk | None
@@ -71,10 +71,10 @@ class _Lease:
 
 
 class Leases:
-    """Knows what is leased to whom.
+    """All leases, by connection.
 
     Attributes:
-        copied_bytes: of copies that the broker holds.
+        copied_bytes: Bytes of the copies that the broker holds.
     """
 
     def __init__(self, chunks: ChunkCache, cache_bytes: int, scheduler: Scheduler) -> None:
@@ -87,19 +87,19 @@ class Leases:
         self.copied_bytes = 0
 
     def __len__(self) -> int:
-        """Connections that hold something, or wait until they may."""
+        """Number of connections that hold something, or wait until they may."""
         return len(self._holders)
 
-    # -- validating
+    # -- permission
 
     def verdict(self, holder: str, chunk: Chunk) -> Verdict:
-        """What a connection may have of a chunk now."""
+        """Present permission of a connection for a chunk."""
         known = self._holders.get(holder)
         if known is not None and chunk.token in known.chunks:
             return Verdict.LEASE
         held_bytes = self._chunks.held_bytes
         added_bytes = 0 if chunk.handed_out else chunk.capacity_bytes
-        # One chunk larger than all that may be leased must be readable, too.
+        # One chunk larger than the bound of all leases must be readable, too.
         has_memory = not held_bytes or held_bytes + added_bytes <= self._leased_max
         if known is None or not known.holds:
             return Verdict.LEASE if has_memory else Verdict.COPY
@@ -109,15 +109,15 @@ class Leases:
         return Verdict.WAIT
 
     def free_bytes(self, holder: str) -> int:
-        """How many bytes of chunks the connection may hold beyond those that it has."""
+        """Bytes of further chunks that the connection may hold."""
         known = self._holders.get(holder)
         own = self._share(known) - (0 if known is None else known.size_bytes)
         return max(0, min(own, self._leased_max - self._chunks.held_bytes))
 
     def free_read_ahead_bytes(self, holder: str) -> int:
-        """The same, of an answer that goes beyond what was asked for.
+        """The same for an answer beyond the requested bytes.
 
-        Only half of the share: a connection may read other partitions besides.
+        Only half of the share: a connection may read other partitions, too.
         """
         known = self._holders.get(holder)
         own = self._share(known) // 2 - (0 if known is None else known.size_bytes)
@@ -129,7 +129,7 @@ class Leases:
     # -- leasing
 
     def lease(self, holder: str, chunk: Chunk) -> int:
-        """The broker gets a descriptor of a chunk; returns the token by which it gives it back."""
+        """Lease a chunk to the broker; returns the token that it sends back for the release."""
         known = self._known(holder)
         if chunk.token not in known.chunks:
             known.size_bytes += chunk.size_bytes
@@ -138,7 +138,7 @@ class Leases:
         return self._lease(_Lease(holder, chunk, chunk.size_bytes))
 
     def lease_copy(self, holder: str, size_bytes: int) -> int:
-        """The broker gets bytes that are no longer of the cache; see `lease`."""
+        """Lease bytes outside the cache to the broker; returns a token as `lease` does."""
         known = self._known(holder)
         known.copies += 1
         known.size_bytes += size_bytes
@@ -151,7 +151,7 @@ class Leases:
         return self._next
 
     def released(self, tokens: list[int]) -> None:
-        """The broker gives back what it was leased; whoever waited for that is called."""
+        """End leases that the broker has released, and call the waiters of their connections."""
         for token in tokens:
             lease = self._leases.pop(token, None)
             if lease is None:
@@ -177,11 +177,11 @@ class Leases:
     # -- waiting
 
     def wait(self, holder: str, waiter: Waiter) -> None:
-        """Have `waiter` called when the connection has given something back."""
+        """Call `waiter` when the connection has released something."""
         self._known(holder).queue.join(waiter)
 
     def leave(self, holder: str, waiter: Waiter) -> None:
-        """Wait no longer; fine for one that does not."""
+        """Do not call `waiter` any more; it need not be waiting."""
         known = self._holders.get(holder)
         if known is not None:
             known.queue.leave(waiter)
@@ -200,7 +200,7 @@ class Leases:
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """Indexes and chunks that are here, the loads that bring further ones, and what is leased."""
+    """The cached indexes and chunks, the running loads, and the leases."""
 
     indexes: IndexCache
     chunks: ChunkCache

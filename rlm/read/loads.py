@@ -1,9 +1,9 @@
-"""Loads from the store: one for each key however many wait, a memory of failures, a bounded queue.
+"""Loads from the store: one for each key, remembered failures, a bounded queue.
 
 Belongs to the thread that owns the tier's state. A caller that receives a `Wait` gets one callback
-when that key's state changes, or when there is room for its load, and must then ask again; one that
-waits no longer says so by `leave`. What is loaded ahead of a reader waits behind what somebody
-waits for, and is dropped if its reader vanishes before it has begun.
+when that key's state changes, or when there is room for its load, and must then ask again. A caller
+that no longer waits calls `leave`. Loads ahead of a reader queue behind loads with a waiter, and
+are dropped if their reader vanishes before they begin.
 """
 
 import logging
@@ -27,11 +27,11 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY_MS, RETRY_MAX_MS = 100, 5_000
 MEMORY_POLL_MS = 500
-"""Nothing tells when the process has descriptors again: the first that waits looks so often."""
+"""No event reports free descriptors, so the first waiter tries again at this interval."""
 DAMAGE_LIMIT = 2
 """A damaged object is fetched once more past the caches; then it counts as damaged for a while."""
 FAILURES_MAX = 10_000
-"""Keys whose last load failed and that are remembered; who asks for another may try at once."""
+"""Bound of the remembered failures; any other key may be tried at once."""
 
 T = TypeVar("T")
 
@@ -39,28 +39,28 @@ DAMAGE = (DamagedChunkError, DamagedIndexError, RemoteObjectDamagedError)
 
 
 class Queued(Protocol):
-    """What waits in the queue."""
+    """A load in the queue."""
 
     urgent: bool
 
     @property
     def reader(self) -> str:
-        """Who waits for it."""
+        """The reader that waits for it."""
         ...
 
 
 class LoadQueue:
-    """Two lines of loads: the urgent ones fairly between readers, the others oldest first.
+    """Two queues of loads: the urgent ones fairly between readers, the others oldest first.
 
-    Of what is waited for each reader's loads come in turn, so that one that asks for a thousand
-    partitions holds up nobody but itself.
+    Urgent loads of the readers are served in turn, so that a reader of a thousand partitions delays
+    only itself.
 
-    Loads are added, hurried and dropped by the owner's thread and taken by pool threads. Loads
-    ahead never take all threads, so that whoever comes new finds one.
+    The owner's thread adds, hurries and drops loads, and pool threads take them. Loads ahead never
+    take all threads, so that a new reader finds a free one.
     """
 
     def __init__(self, ahead_max: Callable[[], int]) -> None:
-        """`ahead_max` says how many loads ahead may run at a time."""
+        """`ahead_max` returns how many loads ahead may run at a time."""
         self._ahead_max, self._lock = ahead_max, Lock()
         self._urgent = FairQueue[Queued]()
         self._ahead: deque[Queued] = deque()
@@ -68,11 +68,11 @@ class LoadQueue:
         self._refused = 0
 
     def __len__(self) -> int:
-        """Loads that wait."""
+        """Number of waiting loads."""
         return len(self._urgent) + len(self._ahead)
 
     def add(self, load: Queued) -> None:
-        """Put a load at the end of its queue; one `take` is to follow."""
+        """Append a load to its queue; one `take` must follow."""
         with self._lock:
             if load.urgent:
                 self._urgent.add(load.reader, load)
@@ -80,7 +80,7 @@ class LoadQueue:
                 self._ahead.append(load)
 
     def hurry(self, load: Queued) -> bool:
-        """Somebody waits for it now; says whether a `take` more is needed."""
+        """Make a load urgent, as a reader waits now; returns whether one more `take` is needed."""
         with self._lock:
             if load.urgent or load not in self._ahead:
                 return False
@@ -90,7 +90,7 @@ class LoadQueue:
             return self._pardon()
 
     def drop(self, load: Queued) -> bool:
-        """Take out a load that nobody waits for; False if it has begun."""
+        """Remove a load that has no waiter; False if it has begun."""
         with self._lock:
             if load not in self._ahead:
                 return False
@@ -98,7 +98,7 @@ class LoadQueue:
             return True
 
     def take(self) -> Queued | None:
-        """The load to begin now; None if there is none that may begin."""
+        """The load to begin now, None if none may begin."""
         with self._lock:
             if self._urgent:
                 return self._urgent.take()
@@ -111,14 +111,14 @@ class LoadQueue:
             return self._ahead.popleft()
 
     def ended(self, load: Queued) -> bool:
-        """A load that was taken is over; says whether a `take` more is needed."""
+        """End a load that was taken; returns whether one more `take` is needed."""
         with self._lock:
             if not load.urgent:
                 self._ahead_running -= 1
             return self._pardon()
 
     def _pardon(self) -> bool:
-        """Whether a `take` that was refused is to be made up for; the lock is held."""
+        """Whether a refused `take` is to be repeated; the lock is held."""
         if not self._refused:
             return False
         self._refused -= 1
@@ -135,7 +135,7 @@ class Wait(Enum):
 
 
 class Load(Protocol[T]):
-    """What one job of the reader pool brings: a value for each of its keys.
+    """The work of one job of the reader pool: it brings a value for each of its keys.
 
     `run` is called in a pool thread, everything else on the owner's thread. After `reserve`, each
     key either arrives or is freed.
@@ -147,26 +147,26 @@ class Load(Protocol[T]):
         ...
 
     def reserve(self) -> bool:
-        """Set memory aside, just before the load is queued; False: there is none, it is not."""
+        """Set memory aside, just before the load is queued; False: there is none, do not queue."""
         ...
 
     def run(self, damaged: int) -> Iterator[T]:
-        """Yield the values; the object was found damaged so often already."""
+        """Yield the values; `damaged` is how often the object was found damaged before."""
         ...
 
     def arrived(self, number: int, value: T) -> None:
-        """Take the value of a key, before its waiters are called."""
+        """Accept the value of a key, before its waiters are called."""
         ...
 
     def failed(self, error: BaseException, is_final: bool) -> None:
-        """Take the reason why no more arrives, unless it was given up before.
+        """Accept the error that ended the load, unless it was abandoned before.
 
         `is_final`: the object was damaged also when it was fetched past the caches.
         """
         ...
 
     def free(self, number: int) -> None:
-        """Give back what was set aside for a key that will not arrive."""
+        """Free the memory that was set aside for a key that will not arrive."""
         ...
 
 
@@ -175,14 +175,14 @@ class _Flight:
     """A load that waits for a thread or has one.
 
     Attributes:
-        urgent: somebody waits for it.
-        damaged: how often its object was found damaged before.
-        reader: who waits for it first.
-        owner: of a load ahead: the reader it is for.
-        arrived: how many of its keys have arrived.
-        began_ms: when a thread took it.
-        given_up: it runs too long; its keys may be loaded again.
-        waiters: by the number of the key.
+        urgent: A reader waits for it.
+        damaged: How often its object was found damaged before.
+        reader: The first reader that waits.
+        owner: Of a load ahead: its reader.
+        arrived: How many of its keys have arrived.
+        began_ms: When a thread took it.
+        given_up: It runs too long; its keys may be loaded again.
+        waiters: By the number of the key.
     """
 
     load: Load[Any]
@@ -204,7 +204,7 @@ class _Flight:
 
 @dataclass(slots=True)
 class _Failure:
-    """What is remembered of a load that failed; `waiters`: who asked again before its time."""
+    """A failed load; `waiters` asked again before `retry_at_ms`."""
 
     error: BaseException
     retry_at_ms: int
@@ -232,39 +232,39 @@ class Loads:
         return max(1, threads - max(1, threads // 5))
 
     def set_bound(self, in_flight_max: int) -> None:
-        """Let that many loads be queued or running from now on."""
+        """Allow `in_flight_max` loads to be queued or running from now on."""
         self._in_flight_max = in_flight_max
         self._queued.call()
 
     @property
     def in_flight(self) -> int:
-        """Keys queued or being loaded."""
+        """Number of keys queued or being loaded."""
         return len(self._flights)
 
     def has_capacity(self) -> bool:
-        """Whether a load that nobody waits for may be started."""
+        """Whether a load without a waiter may be started."""
         return len(self._flights) * 2 < self._in_flight_max
 
     def __contains__(self, key: Hashable) -> bool:
-        """Whether the key is on its way."""
+        """Whether the key is being loaded."""
         return key in self._flights
 
     def has_failed(self, key: Hashable) -> bool:
-        """Whether the last load of the key failed: only who needs it should try again."""
+        """Whether the last load of the key failed: then only a waiting reader should try again."""
         return key in self._failures
 
     def failure(self, key: Hashable) -> BaseException | None:
-        """Why the key could not be loaded the last time."""
+        """The error of the key's last load, None if it did not fail."""
         known = self._failures.get(key)
         return None if known is None else known.error
 
     def ask(self, load: Load[Any], waiter: Waiter, reader: str = "") -> Wait:
-        """Have the one key of `load` loaded, unless it is on its way or has just failed.
+        """Load the one key of `load`, unless it is being loaded or has just failed.
 
         Args:
-            load: reserves its memory only if it is queued.
-            waiter: called once, on the owner's thread, when it is worth asking again.
-            reader: who asks: a fair queue of readers.
+            load: Reserves its memory only if it is queued.
+            waiter: Called once, on the owner's thread, when the caller should ask again.
+            reader: Name of the reader, for the fair queue.
         """
         (key,) = load.keys
         found = self._flights.get(key)
@@ -300,7 +300,7 @@ class Loads:
         return Wait.FAILING if failed is not None else Wait.LOADING
 
     def leave(self, key: Hashable, waiter: Waiter) -> None:
-        """Wait no longer for a key; fine for one that does not."""
+        """Do not call `waiter` for the key any more; it need not be waiting."""
         found = self._flights.get(key)
         if found is not None:
             found[0].waiters[found[1]].pop(waiter, None)
@@ -312,15 +312,15 @@ class Loads:
 
     @property
     def waiting_for_memory(self) -> int:
-        """How many wait until a load more may begin."""
+        """Number of waiters for room for a load."""
         return len(self._queued) + len(self._for_memory)
 
     def has_memory(self) -> None:
-        """Memory was given back: those who wait for it are called."""
+        """Call the waiters for memory: some was freed."""
         self._for_memory.call()
 
     def _poll_memory(self) -> None:
-        """Also without a word of anybody, as long as somebody waits."""
+        """Try again at an interval while there are waiters: free memory may not be reported."""
         if self._is_polling:
             return
 
@@ -334,11 +334,11 @@ class Loads:
         self._scheduler.call_later(MEMORY_POLL_MS, poll)
 
     def ahead(self, owner: object, load: Load[Any]) -> bool:
-        """Have keys loaded that nobody waits for yet and that are not on their way.
+        """Load keys that no reader waits for yet and that are not being loaded.
 
         Args:
-            owner: the reader they are for, see `forget_reader`.
-            load: may omit keys when it reserves its memory.
+            owner: Their reader, see `forget_reader`.
+            load: May omit keys when it reserves its memory.
 
         Returns:
             False if there was no memory for any of them.
@@ -349,7 +349,7 @@ class Loads:
         return True
 
     def forget_reader(self, owner: object) -> None:
-        """Drop what was to be loaded ahead of a reader that is gone, unless it has begun."""
+        """Drop loads ahead of a reader that is gone, unless they have begun."""
         for flight in {id(flight): flight for flight, _ in self._flights.values()}.values():
             if flight.owner == owner and not flight.urgent and self._queue.drop(flight):
                 self._land(flight)
@@ -362,7 +362,7 @@ class Loads:
         self._send_for_one()
 
     def _send_for_one(self) -> None:
-        """Have a thread take the load that comes first by then."""
+        """Let a thread take the load that is first by then."""
         taken: list[_Flight] = []
 
         def work() -> Any:
@@ -381,7 +381,7 @@ class Loads:
         self._workers.run(READER_POOL, work, done)
 
     def _fly(self, flight: _Flight) -> Any:
-        """In a pool thread: hand over each value as it comes, and return the last."""
+        """In a pool thread: post each value as it arrives, and return the last."""
         value, count, key_count = None, 0, len(flight.keys)
         for value in flight.load.run(flight.damaged):
             count += 1
@@ -414,11 +414,11 @@ class Loads:
         self._landed()
 
     def _wake(self, flight: _Flight, number: int) -> None:
-        """Call those who wait for a key: the first now, the others when the thread is free."""
+        """Call the waiters of a key: the first ones now, the others when the thread is free."""
         self._call(deque(flight.waiters.pop(number, ())))
 
     def _retry(self, failed: _Failure) -> None:
-        """It may be tried again: one timer for all who wait."""
+        """Call all waiters of a failed load whose pause is over: one timer for all of them."""
         waiters, failed.waiters = failed.waiters, {}
         self._call(deque(waiters))
 
@@ -431,25 +431,25 @@ class Loads:
                 self._scheduler.call_later(0, partial(self._call, waiters))
 
     def _landed(self) -> None:
-        """A key is not on its way any more, and its memory is idle or free."""
+        """Call the waiters for room: a load has ended, and its memory is idle or free."""
         self._queued.call()
         self._for_memory.call()
 
     def _land(self, flight: _Flight) -> None:
-        """No more of it arrives."""
+        """End a load that brings no further value."""
         for number in flight.missing:
             self._leave(flight, number)
         for number in flight.missing:
             flight.load.free(number)
 
     def _leave(self, flight: _Flight, number: int) -> None:
-        """A key is not on its way any more, unless a later load brings it."""
+        """Mark a key as no longer being loaded, unless a later load brings it."""
         key = flight.keys[number]
         if self._flights.get(key) == (flight, number):
             del self._flights[key]
 
     def _failed(self, key: Hashable, error: BaseException, damaged: int) -> bool:
-        """Remember a failure; say whether the object counts as damaged from here on."""
+        """Remember a failure; returns whether the object counts as damaged from now on."""
         known = self._failures.pop(key, None)
         attempts = 1 if known is None else known.attempts + 1
         if isinstance(error, DAMAGE):
@@ -466,7 +466,7 @@ class Loads:
         return damaged >= DAMAGE_LIMIT
 
     def give_up_hanging(self, limit_ms: int) -> None:
-        """Let go of loads that run longer than `limit_ms`: who waits hears of a failing store."""
+        """Abandon loads that run longer than `limit_ms`; their waiters get a failing store."""
         now_ms = self._clock.monotonic_ms()
         for flight, number in list(self._flights.values()):
             if number != flight.arrived or flight.began_ms is None:
@@ -484,7 +484,7 @@ class Loads:
 
 
 def _without_frames(error: BaseException) -> BaseException:
-    """The error and its causes, without the frames, which would keep what they had in hand."""
+    """The error and its causes, without the frames, which would keep their local objects alive."""
     each: BaseException | None = error
     while each is not None:
         each.__traceback__ = None

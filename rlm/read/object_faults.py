@@ -1,11 +1,11 @@
-"""Remote objects that cannot be what was copied, while their metadata says FINISHED.
+"""Remote objects that differ from their copies, while their metadata says FINISHED.
 
-An object that is missing, short or foreign is lost data: the client gets its error code, and the
-operator gets the object's name in the health answer until the object is read well again or its
-segment is no longer FINISHED. A store that fails for now (an outage) is not this.
+An object that is missing, truncated or foreign is lost data. The client gets an error code. The
+operator gets the object's name in the health answer, until the object is read without error or its
+segment is no longer FINISHED. A failing store (an outage) is not reported here.
 
-Safe for all threads: loads report from pool threads, the health report runs on the owner's.
-Must not know: how reads are retried (`loads`), and who asked.
+Safe for all threads: loads report from pool threads, the health report runs on the owner's. Must
+not depend on the retries of reads (`loads`), or on their callers.
 """
 
 import logging
@@ -28,10 +28,10 @@ from runtime.health_reasons import HealthReason, HealthText
 log = logging.getLogger(__name__)
 
 NAMED_MAX = 100
-"""Objects that the health answer names; the others are counted."""
+"""Objects that the health answer names; the rest is only counted."""
 
 REMEMBERED_MAX = 1_000
-"""Objects that are remembered; a further one is remembered when it is met again."""
+"""Bound of the remembered objects; a further one is remembered at a later failure."""
 
 LOG = "log"
 Object = str
@@ -40,23 +40,23 @@ SegmentOf = Callable[[RemoteLogSegmentId], RemoteLogSegmentMetadata | None]
 
 
 def index_name(kind: IndexType) -> Object:
-    """What the health answer calls an index: "offset index", "producer snapshot", ..."""
+    """Name of an index in the health answer: "offset index", "producer snapshot", ..."""
     if kind is IndexType.PRODUCER_SNAPSHOT:
         return "producer snapshot"
     return f"{kind.name.lower().replace('_', ' ')} index"
 
 
 OFFSET_AND_TIME = "offset or time index"
-"""They are parsed together: which of the two is wrong the reason says."""
+"""They are parsed together; the error names the wrong one."""
 
 
 @dataclass(slots=True)
 class _Fault:
-    """One object that is not well.
+    """One missing or damaged object.
 
     Attributes:
-        spans: bytes [first, end) of a log that were wrong and were not read well since; empty
-            where the object is missing, or is an index.
+        spans: Bytes [first, end) of a log that were wrong, and were not read correctly since. Empty
+            if the object is missing, or is an index.
     """
 
     metadata: RemoteLogSegmentMetadata
@@ -67,7 +67,7 @@ class _Fault:
 
     @property
     def unhealthy(self) -> HealthText:
-        """What health says of it."""
+        """The health reason."""
         return HealthReason.OBJECT.text(**self._facts, offset=self.metadata.end_offset + 1)
 
     @property
@@ -84,27 +84,27 @@ class _Fault:
 
 
 class ObjectFaults:
-    """The objects that are not well, by segment and kind of object."""
+    """The missing and damaged objects, by segment and kind of object."""
 
     def __init__(
         self, segment_of: SegmentOf, store_is_missing: Callable[[], bool] = lambda: False
     ) -> None:
-        """Nothing is wrong so far.
+        """Remember no fault yet.
 
         Args:
-            segment_of: looks a segment up in the metadata as it is now; raises
-                MetadataNotReadyError where that is not known.
-            store_is_missing: whether this is not the store that has the objects.
+            segment_of: The present metadata of a segment; raises MetadataNotReadyError where it is
+                not known.
+            store_is_missing: Whether the reached store is not the one that has the objects.
         """
         self._segment_of, self._lock = segment_of, Lock()
         self._store_is_missing = store_is_missing
         self._faults: dict[tuple[bytes, Object], _Fault] = {}
 
     def __len__(self) -> int:
-        """Objects that are not well."""
+        """Number of missing and damaged objects."""
         return len(self._faults)
 
-    # -- reports of those who read
+    # -- reports of readers
 
     def failed(
         self,
@@ -113,15 +113,15 @@ class ObjectFaults:
         error: BaseException,
         span: Span | None = None,
     ) -> None:
-        """An object is missing, or was damaged also when it was fetched past the caches.
+        """Note an object that is missing, or was damaged also when fetched past the caches.
 
-        The segment is looked up again: one that was deleted meanwhile may lack its objects.
+        The segment is looked up again: a segment that was deleted meanwhile may lack its objects.
 
         Args:
-            metadata: the segment, as the reader knew it.
+            metadata: The segment, as the reader had it.
             what: `LOG`, or the name of an index.
-            error: why; RemoteResourceNotFoundError means that it is missing.
-            span: bytes [first, end) of a log that are damaged.
+            error: The cause; RemoteResourceNotFoundError means that the object is missing.
+            span: Damaged bytes [first, end) of a log.
         """
         is_missing = isinstance(error, RemoteResourceNotFoundError)
         key = (metadata.id.id, what)
@@ -141,7 +141,7 @@ class ObjectFaults:
     def read_well(
         self, metadata: RemoteLogSegmentMetadata, what: Object, span: Span | None = None
     ) -> None:
-        """An object came from the store and was right, in the bytes `span` of a log."""
+        """Note that an object of the store was correct, for a log in the bytes `span`."""
         if not self._faults:
             return
         key = (metadata.id.id, what)
@@ -156,7 +156,7 @@ class ObjectFaults:
                 log.info("%s: well again: %s", metadata.id.topic_id_partition, fault)
 
     def is_there(self, metadata: RemoteLogSegmentMetadata, what: Object) -> None:
-        """An object came from the store; whether it is right is still to be seen."""
+        """Note that an object is in the store; its bytes are not checked yet."""
         fault = self._faults.get((metadata.id.id, what))
         if fault is not None and fault.is_missing:
             self.read_well(metadata, what)
@@ -164,7 +164,7 @@ class ObjectFaults:
     # -- health
 
     def forget(self, topic_id: bytes, partition: int) -> None:
-        """The partition is not ours any more."""
+        """The partition is no longer ours."""
         with self._lock:
             for key, fault in list(self._faults.items()):
                 owner = fault.metadata.id.topic_id_partition
@@ -172,7 +172,7 @@ class ObjectFaults:
                     del self._faults[key]
 
     def unhealthy(self) -> list[PartitionHealth]:
-        """What to say; objects whose segment is no longer FINISHED are forgotten."""
+        """Health reasons; objects whose segment is no longer FINISHED are forgotten."""
         with self._lock:
             faults = list(self._faults.items())
         still = []
@@ -192,7 +192,7 @@ class ObjectFaults:
         try:
             known = self._segment_of(metadata.id)
         except MetadataNotReadyError:
-            return False  # what was last known holds
+            return False  # the last known state holds
         return known is None or known.state is not SegmentState.COPY_SEGMENT_FINISHED
 
 
@@ -202,6 +202,6 @@ def _health(fault: _Fault) -> PartitionHealth:
 
 
 def _without(bad: Span, good: Span) -> list[Span]:
-    """The parts of [first, end) that `good` leaves."""
+    """The parts of `bad` outside `good`; both are [first, end)."""
     parts = [(bad[0], min(bad[1], good[0])), (max(bad[0], good[1]), bad[1])]
     return [(first, end) for first, end in parts if first < end]

@@ -1,6 +1,6 @@
-"""Loads ahead of readers that continue what they will want next, across the ends of segments.
+"""Loads chunks ahead of sequential readers, across the ends of segments.
 
-How much is for `read_ahead_policy` to say; where it lies is found out here. Owner's thread.
+`read_ahead_policy` decides the depth; the chunks are located here. Owner's thread.
 """
 
 from collections import OrderedDict
@@ -18,13 +18,13 @@ from runtime.clock import Clock
 
 READERS_MAX = 4_096
 IDLE_MS = 5_000
-"""A reader that has not come back for so long does not count as one."""
+"""A reader that has not returned within this time is forgotten."""
 
 Place = tuple[bytes, int, int]
 """Topic id, partition, offset."""
 
 SEGMENTS_MAX = 64
-"""So many segments at most are looked at for one reader."""
+"""Bound of the segments that are visited for one reader."""
 
 
 @dataclass(slots=True)
@@ -32,9 +32,9 @@ class Sequence:
     """One reader.
 
     Attributes:
-        number: names it.
-        token: of the last chunk it was given bytes of.
-        seen_ms: when it last asked.
+        number: Its name.
+        token: Of the last chunk whose bytes it got.
+        seen_ms: Time of its last request.
     """
 
     number: int
@@ -46,9 +46,8 @@ class Sequence:
 class Sequences:
     """All readers, the longest silent first.
 
-    A reader has no name: who asks where an answer ended is taken for the one who got that
-    answer. One that does not come back is forgotten, and what was to be loaded for it is let
-    go.
+    Readers have no names: a request for the offset where an answer ended is taken for the reader of
+    that answer. A reader that does not return is forgotten, and the loads ahead of it are dropped.
     """
 
     def __init__(self, gone: Callable[[int], None]) -> None:
@@ -59,16 +58,16 @@ class Sequences:
         self._next = self._resting = 0
 
     def __len__(self) -> int:
-        """Remembered places, of those too who asked just once."""
+        """Number of remembered places, including those of readers with a single request."""
         return len(self._readers)
 
     @property
     def active(self) -> int:
-        """Readers that continue: who waits for an answer, and who is expected back."""
+        """Number of sequential readers: those that wait for an answer, and those expected back."""
         return self._resting + len(self._asking)
 
     def take(self, place: Place, now_ms: int) -> Sequence:
-        """The reader who would ask there next, or a new one."""
+        """The reader that is expected at this place, or a new one."""
         found = self._readers.pop(place, None)
         if found is None:
             self._next += 1
@@ -79,11 +78,11 @@ class Sequences:
         return found
 
     def remember(self, place: Place, sequence: Sequence, now_ms: int) -> None:
-        """A reader will ask there next."""
+        """Expect the reader at this place next."""
         self.forget_silent(now_ms)
         self._asking.pop(sequence.number, None)
         before = self._readers.pop(place, None)
-        if before is not None:  # side by side: one stands for both
+        if before is not None:  # two readers at one place: one stands for both
             self._uncount(before)
             if before.pace.streak > sequence.pace.streak:
                 sequence = before
@@ -95,7 +94,7 @@ class Sequences:
             self._forget_first()
 
     def forget_silent(self, now_ms: int) -> None:
-        """Forget who has not come back."""
+        """Forget readers that have not returned."""
         limit_ms = now_ms - IDLE_MS
         while self._readers and next(iter(self._readers.values())).seen_ms < limit_ms:
             self._forget_first()
@@ -118,11 +117,11 @@ class Sequences:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer that a reader was given.
+    """An answer to a reader.
 
     Attributes:
-        next_offset: first offset after it (exclusive end).
-        waited_ms: how long the log's bytes were waited for.
+        next_offset: First offset after it (exclusive end).
+        waited_ms: Time that it waited for bytes of the log.
     """
 
     partition: TopicIdPartition
@@ -134,7 +133,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """A chunk ahead of a reader. `index` None: the segment's index is on its way."""
+    """A chunk ahead of a reader. `index` None: the segment's index is being loaded."""
 
     metadata: RemoteLogSegmentMetadata
     index: SegmentIndex | None
@@ -143,7 +142,7 @@ class _Stretch:
 
 
 class ReadAhead:
-    """Knows the readers and keeps loading for them."""
+    """The readers, and the loads ahead of them."""
 
     def __init__(
         self, metadata: RemoteLogMetadataManager, caches: Caches, clock: Clock, chunk_bytes: int
@@ -153,17 +152,17 @@ class ReadAhead:
         self.readers = Sequences(self._loads.forget_reader)
 
     def take(self, question: Read) -> Sequence:
-        """Who asks this."""
+        """The reader that sends this request."""
         place = (question.topic_id, question.partition, question.offset)
         return self.readers.take(place, self._clock.monotonic_ms())
 
     def in_vain(self, question: Read, sequence: Sequence) -> None:
-        """A reader was given nothing in time, and will ask the same again."""
+        """Note that a reader got nothing in time, and will repeat its request."""
         place = (question.topic_id, question.partition, question.offset)
         self.readers.remember(place, sequence, self._clock.monotonic_ms())
 
     def forget_silent(self) -> None:
-        """Let go of what is loaded for readers that are gone."""
+        """Drop the loads for readers that are gone."""
         self.readers.forget_silent(self._clock.monotonic_ms())
 
     def answered(
@@ -174,7 +173,7 @@ class ReadAhead:
         index: SegmentIndex,
         position: int,
     ) -> None:
-        """A reader was given bytes up to a chunk that ends at `position` of the segment."""
+        """Note that a reader got bytes up to a chunk that ends at `position` of the segment."""
         now_ms, question = self._clock.monotonic_ms(), answer.question
         sequence.pace = after_answer(
             sequence.pace,
@@ -198,15 +197,15 @@ class ReadAhead:
         index: SegmentIndex,
         position: int,
     ) -> None:
-        """Have on its way what a reader will want of a segment from `position` on, and after it."""
+        """Load the chunks that a reader will need from `position` of a segment on, and after it."""
         readers = max(1, self.readers.active)
         depth = bounded_depth(sequence.pace, self._chunks.share(readers), self._chunk_bytes)
         budget = depth * self._chunk_bytes
-        # Also where batches make chunks larger, two requests of a reader must fit.
+        # Large batches make larger chunks: two requests of a reader must still fit.
         run_bytes = min(run_chunks(depth, readers) * self._chunk_bytes, budget // 2)
         wanted = list[_Stretch]()
         is_start = True
-        is_first = True  # nothing is here or on its way before what is wanted
+        is_first = True  # nothing before the wanted chunks is cached or being loaded
         for each in self._following(partition, metadata, index, position):
             is_full = sum(one.size_bytes for one in [*wanted, each]) > run_bytes
             if wanted and (is_full or wanted[-1].metadata is not each.metadata):
@@ -215,7 +214,7 @@ class ReadAhead:
                     return
                 wanted = []
             if budget <= 0 or (budget < each.size_bytes and not is_start):
-                # A request that is not as long as it may be waits until the reader has moved on.
+                # A request below its largest size waits until the reader has moved on.
                 if is_first and wanted:
                     self._ask(sequence, wanted)
                 return
@@ -233,7 +232,7 @@ class ReadAhead:
             self._ask(sequence, wanted)
 
     def _ask(self, sequence: Sequence, wanted: list[_Stretch]) -> bool:
-        """Ask for adjacent chunks of one segment; says whether there is room for more."""
+        """Load adjacent chunks of one segment; returns whether there is room for more."""
         metadata, index = wanted[0].metadata, wanted[0].index
         assert index is not None
         if not self._loads.has_capacity():
@@ -248,7 +247,7 @@ class ReadAhead:
         index: SegmentIndex | None,
         position: int,
     ) -> Iterator[_Stretch]:
-        """Chunks from a place on, into the segments after; asks for their indexes as it comes."""
+        """Chunks from a position on, into the following segments, whose indexes it requests."""
         for _ in range(SEGMENTS_MAX):
             if index is None:
                 yield _Stretch(metadata, None, 0, metadata.segment_size_bytes)
@@ -274,4 +273,4 @@ class ReadAhead:
 
 
 def _nobody() -> None:
-    """Nobody waits for what is loaded ahead."""
+    """The default waiter, which does nothing: no reader waits for loads ahead."""

@@ -1,50 +1,50 @@
-"""How far to load ahead of a reader, and in how large pieces. Pure.
+"""How far to load ahead of a reader, and by requests of which size. Pure.
 
-A reader that continues is served without waiting if so much is on its way as it will want within
-the time that one load takes: its rate times that time. What a reader wants is not known while it
-has to wait. So whoever waits gets a multiple of the product, which lets its rate, and with it the
-product, grow; whoever does not gets slowly less again, but not less than the product. Where it is
-not the store's latency that holds a reader up, the product stays small, and so does what lies in
-memory unread.
+A sequential reader never waits if enough bytes are being loaded for the time of one load: its rate
+times that time. Its true rate is unknown while it waits. So a reader that waits gets a multiple of
+that product; its rate, and with it the product, can then grow. A reader that does not wait slowly
+gets less again, but at least the product. For a reader that is limited by something other than the
+store's latency the product stays small, and so does the unread memory.
 
-Never is more loaded ahead than the reader has read in a row: one that ends early wastes at most as
-much again. Far ahead, several chunks are asked for in one request: a request costs the processor
-about a millisecond however little it brings.
+Never more is loaded ahead than the reader has read in a row: a reader that stops early wastes at
+most as much again. At a large depth several chunks are requested at once: a request of any size
+costs about a millisecond of CPU.
 """
 
 from dataclasses import dataclass, replace
 from math import ceil
 
 SMOOTHING = 0.25
-"""Weight of the newest answer in what is known of a reader."""
+"""Weight of the newest answer in the averages of a reader."""
 
 BELIEF_IN_GOOD, BELIEF_IN_BAD = 0.5, 0.02
-"""Weight of the newest load in what is known of the store, if it is a better or a worse one."""
+"""Weight of the newest load in the estimate of the store, if it is better or worse."""
 
 STALL_SHARE = 0.05
-"""A reader that spent a larger part of its time waiting for us than this is held up by us."""
+"""A reader that waited for a larger part of its time than this is limited by the tier."""
 
 FIRST_DEPTH = 2
 CALM_CHUNKS = 32
 """After so many chunks without a wait the depth shrinks by a quarter."""
 
 PARALLEL_REQUESTS = 4
-"""With so many requests at a time, what is ahead grows by longer ones, until those are longest."""
+"""Above this number of parallel requests, further depth makes the requests longer, up to the
+maximum."""
 
 RUN_CHUNKS_MAX = 4
 
 
 @dataclass(slots=True)
 class StoreEstimate:
-    """What the store can do for one request that has it to itself, from the loads that were made.
+    """Estimate of the store's speed for a single request, from earlier loads.
 
-    Better figures are believed at once and worse ones slowly: what a load takes while many others
-    run beside it tells of them, and would call for still more of them.
+    Better values count at once and worse ones slowly. A slow load beside many others shows the
+    effect of the others, and would otherwise cause still more of them.
 
     Attributes:
-        first_byte_ms: from asking to the first byte.
-        bytes_per_ms: of one request, after that.
-        is_known: a load was made; before, both are guesses.
+        first_byte_ms: From the request to the first byte.
+        bytes_per_ms: Of one request, after that.
+        is_known: A load was made; before that both are guesses.
     """
 
     first_byte_ms: float = 20.0
@@ -52,7 +52,7 @@ class StoreEstimate:
     is_known: bool = False
 
     def observe(self, first_byte_ms: float, transfer_ms: float, size_bytes: int) -> None:
-        """A request of `size_bytes` was served."""
+        """Note a request of `size_bytes` that was served."""
         rate = size_bytes / max(transfer_ms, 0.5)
         if not self.is_known:
             self.first_byte_ms, self.bytes_per_ms, self.is_known = first_byte_ms, rate, True
@@ -67,21 +67,21 @@ class StoreEstimate:
         )
 
     def load_ms(self, size_bytes: int) -> float:
-        """How long a load of that size probably takes."""
+        """Expected duration of a load of that size."""
         return self.first_byte_ms + size_bytes / max(self.bytes_per_ms, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What is known of a reader that continues.
+    """State of a sequential reader.
 
     Attributes:
-        streak: answers in a row; 0 for somebody who has just come.
-        depth: chunks beyond the last answer that should be here or on their way.
-        read_bytes: of all answers in a row.
-        answer_bytes, answer_ms: size of its answers, and time between them: moving averages.
-        calm_bytes: since it last had to wait or the depth was changed.
-        answered_ms: when it got the last answer.
+        streak: Answers in a row; 0 for a new reader.
+        depth: Chunks beyond the last answer that should be cached or being loaded.
+        read_bytes: Bytes of all answers in a row.
+        answer_bytes, answer_ms: Size of its answers, and time between them: moving averages.
+        calm_bytes: Bytes since its last wait, or since the last change of the depth.
+        answered_ms: Time of its last answer.
     """
 
     streak: int = 0
@@ -103,16 +103,16 @@ def after_answer(
     load_ms: float,
     first_byte_ms: float,
 ) -> Pace:
-    """What is known of a reader that gets an answer of `size_bytes` now.
+    """State of a reader after an answer of `size_bytes`.
 
     Args:
-        pace: what was known when it asked.
-        now_ms: on the monotonic clock.
-        waited_ms: how long it waited for bytes of the log.
-        size_bytes: of the answer.
-        chunk_bytes: about the size of the chunks here.
-        load_ms: how long the load of a chunk takes.
-        first_byte_ms: the part of it in which nothing comes.
+        pace: State at its request.
+        now_ms: On the monotonic clock.
+        waited_ms: Time that it waited for bytes of the log.
+        size_bytes: Of the answer.
+        chunk_bytes: Approximate size of the chunks here.
+        load_ms: Expected duration of the load of a chunk.
+        first_byte_ms: The part of it before the first byte.
     """
     read_bytes = pace.read_bytes + size_bytes
     if pace.streak == 0:
@@ -124,7 +124,7 @@ def after_answer(
     needed = ceil(answer_bytes / max(answer_ms, 0.5) * load_ms / chunk_bytes) + 1
     depth, calm_bytes = max(pace.depth, needed), pace.calm_bytes + size_bytes
     if waited_ms > STALL_SHARE * interval_ms:
-        # Requests that wait for their first byte at the same time leave the line idle.
+        # Requests that wait for their first byte at the same time leave the network idle.
         headroom = 2 + 2 * first_byte_ms / load_ms
         depth, calm_bytes = max(min(2 * pace.depth, ceil(headroom * needed)), needed), 0
     elif calm_bytes > CALM_CHUNKS * chunk_bytes:
@@ -148,11 +148,11 @@ def bounded_depth(pace: Pace, share_bytes: int, chunk_bytes: int) -> int:
 
 
 def run_chunks(depth: int, readers: int) -> int:
-    """How many adjacent chunks to ask for in one request.
+    """Number of adjacent chunks in one request.
 
     Args:
-        depth: of the reader that they are for.
-        readers: of the same kind at this time, this one included: their requests run side by side.
+        depth: Of the reader.
+        readers: Sequential readers at this time, this one included: their requests run in parallel.
     """
     longest = min(RUN_CHUNKS_MAX, (depth + 1) // 2)
     return max(1, min(longest, depth * readers // PARALLEL_REQUESTS))

@@ -1,7 +1,7 @@
-"""Everything of a tier that reads the store: caches, loads, read-ahead, quota, and who uses them.
+"""The part of a tier that reads the store: caches, loads, read-ahead, quota, readers.
 
-Belongs to the owner's thread. Knows nothing of copying and of retention; which partitions are
-assigned it is told by the manager.
+Belongs to the owner's thread. Does not depend on copying or retention; the assigned partitions come
+from the manager.
 """
 
 import logging
@@ -69,7 +69,7 @@ def _not_available(question: Read, message: str) -> ReadAnswer:
 
 
 def _logged(_: object, error: BaseException | None) -> None:
-    """Take the end of a job whose failure harms nobody."""
+    """Log a failed job that has no waiter."""
     if error is not None:
         log.warning("tidying a cache failed: %s", error)
 
@@ -77,14 +77,14 @@ def _logged(_: object, error: BaseException | None) -> None:
 _OFFSET_END: Final = 2**63 - 1
 
 READS_FAIL_MS: Final = 60_000
-"""So long after the last failed read of the store health still names it, unless one worked."""
+"""Health reports a failed read of the store for this time, unless a later read succeeds."""
 
 
 class ReadPath:
-    """Answers the broker's questions for what lies in the store.
+    """Answers the broker's requests for remote data.
 
     Attributes:
-        quota: bytes per second that clients read.
+        quota: Bytes per second that clients read.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ReadPath:
         partitions: Partitions,
         catch_ups: CatchUps,
     ) -> None:
-        """Make all caches, empty but for the index files of an earlier process."""
+        """Make all caches, empty except for index files of an earlier process."""
         clock, scheduler, disk = ports.clock, ports.scheduler, ports.disk
         self.faults = ObjectFaults(store.metadata.segment, lambda: store.calls.store_is_missing)
         seen = RemoteStore(
@@ -187,7 +187,7 @@ class ReadPath:
             self._reader.read(tip, question, timed)
 
     def _read_at_follower(self, tip: TopicIdPartition, question: Read, reply: Reply) -> None:
-        """Read by all that the metadata topic holds now; no thread waits until that is read."""
+        """Read after the metadata topic is read to its present end; no thread waits for that."""
         ends_at_ms = self._clock.monotonic_ms() + question.wait_ms
         why = "remote metadata is not caught up"
 
@@ -198,7 +198,8 @@ class ReadPath:
         def read(error: BaseException | None) -> None:
             nonlocal why
             if error is not None:
-                # An answer at once would have the consumer ask again at once, here or the leader.
+                # An answer at once would make the consumer repeat its request at once, here or at
+                # the leader.
                 why = f"{why}: {error}"
                 return
             timer.cancel()
@@ -212,11 +213,11 @@ class ReadPath:
         self._catch_ups.join(tip, read)
 
     def may_be_readable(self, tip: TopicIdPartition) -> None:
-        """A partition's segments became known, or it became known which of them count."""
+        """Call waiters of a partition: its segments became known, or were validated."""
         self._store.readiness.may_be_readable((tip.topic_id, tip.partition))
 
     def search(self, question: OffsetForTimestamp, reply: Reply) -> None:
-        """Answer with the first record at or after a time."""
+        """Answer with the first record at or after a timestamp."""
         tip = self._store.partitions.tip_of(question.topic_id, question.partition)
         if tip is None:
             code = int(ErrorCode.REPLICA_NOT_AVAILABLE)
@@ -226,7 +227,7 @@ class ReadPath:
         self._searches.search(tip, question, reply)
 
     def auxiliary(self, question: AuxiliaryState, reply: Reply) -> None:
-        """Answer with the epoch chain and the producer snapshot that a follower needs."""
+        """Answer with the epoch chain and the producer snapshot for a follower."""
         tip = self._store.partitions.tip_of(question.topic_id, question.partition)
         if tip is None or self._stopped:
             reply(_NOT_READY)
@@ -240,8 +241,8 @@ class ReadPath:
             timer.cancel()
             self._auxiliary_read(tip, question, reply, error)
 
-        # A follower builds on the answer: what was read once may be long out of date. No thread
-        # waits for it: many followers ask while a part of the topic has no leader.
+        # A follower builds on the answer, so an earlier read of the topic is too old. No thread
+        # waits: many followers ask while a part of the topic has no leader.
         timer = self._scheduler.call_later(question.wait_ms, late)
         self._catch_ups.join(tip, read)
 
@@ -252,7 +253,7 @@ class ReadPath:
         reply: Reply,
         error: BaseException | None,
     ) -> None:
-        """All is read that the metadata topic held when the question came."""
+        """The records that the metadata topic held at the request are read, or reading failed."""
         if error is not None or self._stopped:
             reply(_NOT_READY)
             return
@@ -300,7 +301,7 @@ class ReadPath:
     def _segment_to_begin_behind(
         self, tip: TopicIdPartition, question: AuxiliaryState
     ) -> RemoteLogSegmentMetadata | None:
-        """Of several the one that was finished first, as for reads."""
+        """The segment that a follower begins after; of several the one that was finished first."""
         metadata = self._store.metadata
         first = metadata.segment_for(tip, question.epoch, question.offset)
         chain = [(question.epoch, question.offset), *question.above]
@@ -323,11 +324,11 @@ class ReadPath:
         kind: IndexType,
         parse: Callable[[bytes], object],
     ) -> bytes:
-        """The bytes of an index that `parse` takes; fetched twice where they are damaged.
+        """The bytes of an index, checked by `parse`; fetched a second time if they are damaged.
 
         Raises:
-            RemoteObjectDamagedError, DamagedIndexError: also the second time.
-            RemoteStorageError: the store failed, or the index is missing.
+            RemoteObjectDamagedError, DamagedIndexError: Damaged the second time, too.
+            RemoteStorageError: The store failed, or the index is missing.
         """
         try:
             return self._parsed_once(metadata, kind, parse)
@@ -352,10 +353,10 @@ class ReadPath:
         self.faults.read_well(metadata, index_name(kind))
         return data
 
-    # -- from time to time
+    # -- periodic work
 
     def reconfigure(self, config: TierConfig) -> None:
-        """Go by other limits from now on."""
+        """Use the limits of `config` from now on."""
         self.loads.set_bound(config.reader_threads + config.reader_pending_max)
         self.quota.set_limit(config.fetch_bytes_per_second)
         self._fetch_queue.proceed()
@@ -363,12 +364,12 @@ class ReadPath:
         self._workers.run(EXPIRATION_POOL, lambda: self._index_files.set_bound(bound), _logged)
 
     def stop(self) -> None:
-        """Begin no further load; those that are on their way come to their ends."""
+        """Begin no further load; running ones end by themselves."""
         self._stopped = True
         self.loads.set_bound(0)
 
     def unhealthy(self) -> list[PartitionHealth]:
-        """What is wrong: a store that fails reads, objects missing or damaged, caches off."""
+        """Health reasons: a store that fails reads, objects missing or damaged, caches off."""
         unhealthy = self.faults.unhealthy()
         unhealthy.extend(PartitionHealth(b"", -1, each) for each in self._failing_reads())
         for what, failure in (
@@ -381,7 +382,7 @@ class ReadPath:
         return unhealthy
 
     def _failing_reads(self) -> list[HealthText]:
-        """Asked at each report: where the number has changed since then, a read has just failed."""
+        """Called at each report: a changed number of failures means that a read has just failed."""
         outage, now_ms = self._store.telemetry.fetch_outage, self._clock.monotonic_ms()
         failed, reason = outage.failed_attempts, outage.reason
         if failed != self._failed_reads:
@@ -392,16 +393,16 @@ class ReadPath:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody reads the store now, but for calls that hang."""
+        """Whether no read of the store runs, except calls that hang."""
         return not self.loads.in_flight and not self._auxiliary_jobs
 
     def watch(self, call_max_ms: int) -> None:
-        """Let go of loads that hang and of readers that went silent."""
+        """Abandon loads that hang, and forget silent readers."""
         self.loads.give_up_hanging(call_max_ms)
         self._ahead.forget_silent()
 
     def expire_indexes(self) -> None:
-        """Drop indexes, in memory and on disk, that nobody has used for their time."""
+        """Drop indexes, in memory and on disk, that were not used for `index_cache_ttl_ms`."""
         self.indexes.expire()
         self._workers.run(EXPIRATION_POOL, self._index_files.expire, _logged)
 

@@ -1,10 +1,9 @@
-"""Reads of the remote tier for clients: look up, wait for what is missing, answer by the deadline.
+"""Reads of the remote tier for clients: look up, wait for missing parts, answer by the deadline.
 
-Belongs to the owner's thread; only loads of indexes and chunks run in the reader pool, so a cached
-read costs no thread switch and a slow store holds no thread per waiting client. Each read tries
-from the top when something it waited for has changed: metadata, index, chunk, room. Nothing here
-looks again by itself but where only time can help (a quota, a store that fails). What to answer
-when time is up depends on what it was waiting for (docs/tiering.md §6).
+Belongs to the owner's thread. Only loads of indexes and chunks run in the reader pool, so a cached
+read costs no thread switch, and a slow store holds no thread per waiting client. A read tries again
+when a part that it waited for arrives. It uses a timer only where time alone can help (a quota, a
+store that fails). The answer at the deadline depends on the missing part (docs/tiering.md §6).
 """
 
 import logging
@@ -41,15 +40,15 @@ REGIONS_MAX = 16
 READ_AHEAD_BATCHES_MAX = 2_000
 
 SHARE_WAIT_MS = 25
-"""How long a read waits for its connection to give something back: the other partitions of its
-Fetch wait with it, and what is held may be their own answers."""
+"""Time that a read waits for a release by its connection. The other partitions of its Fetch wait
+with it, and the held chunks may be their own answers."""
 
 NO_END = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of one chunk that goes into an answer."""
+    """A part of one chunk in an answer."""
 
     chunk: Chunk
     selection: Selection
@@ -57,7 +56,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where in a segment an answer begins."""
+    """The place in a segment where an answer begins."""
 
     metadata: RemoteLogSegmentMetadata
     index: SegmentIndex
@@ -68,14 +67,14 @@ class Found:
 def gather(
     chunks: ChunkCache, found: Found, question: Read, *, free_bytes: int, ahead_bytes: int
 ) -> list[Piece]:
-    """Batches of the first chunk and of those after it that are here, within the bounds.
+    """Batches of the first chunk and of the cached ones after it, within the bounds.
 
     Args:
-        chunks: those that are here.
-        found: where to begin.
-        question: its bound of bytes, and where its epoch ends.
-        free_bytes: so many bytes of further chunks may be leased.
-        ahead_bytes: so many bytes beyond the question's bound are of use.
+        chunks: The cache.
+        found: Where to begin.
+        question: Has the bound in bytes, and the end of its epoch.
+        free_bytes: Bytes of further chunks that may be leased.
+        ahead_bytes: Bytes beyond the request's bound that may be added.
     """
     pieces, batches = list[Piece](), 0
     chunk, left = found.chunk, question.max_bytes + ahead_bytes
@@ -107,7 +106,7 @@ def gather(
 
 
 def batch_table(pieces: Sequence[Piece]) -> tuple[bytes, bytes]:
-    """Ends, counted over all pieces, and last offsets of the batches; see `ReadAnswer`."""
+    """Ends, counted over all pieces, and last offsets of the batches, as in `ReadAnswer`."""
     ends, last_offsets, base = array("q"), array("q"), 0
     for piece in pieces:
         table, picked = piece.chunk.table, piece.selection
@@ -120,7 +119,7 @@ def batch_table(pieces: Sequence[Piece]) -> tuple[bytes, bytes]:
 
 
 class NotReady(Enum):
-    """Reasons to wait that no load will end."""
+    """Reasons to wait that no load ends."""
 
     METADATA = "metadata not ready"
     QUOTA = "fetch quota"
@@ -153,14 +152,14 @@ class RemoteReader:
         self._told = WeakSet[BaseException]()
 
     def read(self, partition: TopicIdPartition, question: Read, reply: Reply) -> None:
-        """Answer now, or when what is missing has come, or at the deadline."""
+        """Answer now, when the missing parts have arrived, or at the deadline."""
         _OneRead(self, partition, question, reply).attempt()
 
     def is_news(self, cause: BaseException | None) -> bool:
-        """Whether a failure has not been logged yet; from now on it has.
+        """Whether a failure has not been logged yet; it counts as logged from now on.
 
-        One failure ends every read of its object until the object is fetched again. Remembered
-        as long as `Loads` remembers it.
+        One failure ends every read of its object until the object is fetched again. Remembered as
+        long as `Loads` remembers it.
         """
         if cause is None or cause in self._told:
             return False
@@ -169,7 +168,7 @@ class RemoteReader:
 
 
 class _OneRead:
-    """One question on its way to its answer."""
+    """One request until its answer."""
 
     def __init__(
         self, reader: RemoteReader, partition: TopicIdPartition, question: Read, reply: Reply
@@ -182,8 +181,8 @@ class _OneRead:
         self._waits_for: Wait | NotReady | None = None
         self._key: tuple[object, ...] | None = None
         self._queued: QueuedRead | None = None
-        # Bytes of a segment that were found to end before the offset: not needed again, and in a
-        # small cache they may have freed memory for those that follow.
+        # Bytes of a segment before the offset: not needed again. In a small cache they may have
+        # freed memory for the following ones.
         self._passed: tuple[bytes, int] = (b"", 0)
         self._done = False
         self._timer: Timer | None = None
@@ -196,7 +195,7 @@ class _OneRead:
     # -- trying
 
     def attempt(self) -> None:
-        """Try from the top."""
+        """Try from the beginning."""
         if self._done:
             return
         try:
@@ -218,7 +217,7 @@ class _OneRead:
         return NotReady.METADATA
 
     def _try(self) -> Wait | NotReady | None:
-        """Answer if everything is here (then None), else say what is missing."""
+        """Answer if all parts are here (then None), else return the missing one."""
         reader, question = self._reader, self._question
         if not reader.store.is_readable(self._partition):
             return self._await_metadata()
@@ -231,8 +230,8 @@ class _OneRead:
         while offset < question.epoch_end:
             metadata = reader.metadata.segment_for(self._partition, question.offset_epoch, offset)
             if metadata is None:
-                # The broker has checked the log start: a consumer must not reset and skip. That of
-                # a follower may be behind.
+                # The broker has checked the log start offset: a consumer must not reset and skip. A
+                # follower's may be too low.
                 code = ErrorCode.KAFKA_STORAGE_ERROR
                 if question.at_follower:
                     code = ErrorCode.REPLICA_NOT_AVAILABLE
@@ -258,7 +257,7 @@ class _OneRead:
         if self._passed[0] == metadata.id.id:
             position = max(position, self._passed[1])
         while position < metadata.segment_size_bytes:
-            # Somebody who has just come may want one record: a little must do.
+            # First read of this reader: it may want a single record, so fetch only a slice.
             small = not self._sequence.pace.streak and position == start
             key = reader.chunks.key_at(metadata, index, position, small=small)
             self._key = ("chunk", *key)
@@ -277,7 +276,7 @@ class _OneRead:
         return None
 
     def _answer_from(self, found: Found) -> Wait | NotReady | None:
-        """Answer with what is here from the place on, as far as it may be leased."""
+        """Answer with the cached batches from the place on, as far as they may be leased."""
         question = self._question
         verdict = self._reader.leases.verdict(question.holder, found.chunk)
         if verdict is Verdict.WAIT:
@@ -290,7 +289,7 @@ class _OneRead:
         if question.read_committed and pieces:
             aborted = self._aborted(found.metadata, pieces[-1].selection.next_offset)
             if aborted and ahead_bytes and not isinstance(aborted, Wait):
-                # Each answer must name its own transactions, so this one goes no further.
+                # Each answer must list its own transactions, so this one is not extended.
                 ahead_bytes, pieces = 0, self._pieces(found, 0)
                 if pieces:
                     aborted = self._aborted(found.metadata, pieces[-1].selection.next_offset)
@@ -301,11 +300,11 @@ class _OneRead:
             self._answer(pieces, next_offset, aborted, with_table=ahead_bytes > 0)
         else:
             self._answer([], self._next_offset(found), [])
-        self._look_ahead(found, pieces)  # only now: it may evict what was not handed out
+        self._look_ahead(found, pieces)  # only now: it may evict chunks that were not leased
         return None
 
     def _next_offset(self, found: Found) -> int:
-        """Where to continue.
+        """Offset to continue at.
 
         The next batch is of a later epoch, or larger than the answer may be.
         """
@@ -314,7 +313,7 @@ class _OneRead:
         return self._question.epoch_end if is_later else -1
 
     def _await_share(self) -> NotReady:
-        """What the connection holds must go first; it may wait for this very answer."""
+        """Wait for a release by the connection, which may itself wait for this answer."""
         reader = self._reader
         reader.leases.wait(self._question.holder, self.attempt)
         if not self._share_timed:
@@ -327,7 +326,7 @@ class _OneRead:
             self._time_is_up()
 
     def _answer_with_copy(self, found: Found) -> Wait | NotReady | None:
-        """Answer with a little that nobody needs to give back to the cache."""
+        """Answer with a few batches outside the cache, which need no release there."""
         reader, question, table = self._reader, self._question, found.chunk.table
         picked = select(
             table,
@@ -358,7 +357,7 @@ class _OneRead:
         return None
 
     def _read_ahead_bytes(self) -> int:
-        """How far the answer may go beyond what was asked for: a reader that continues wants it."""
+        """Bytes by which the answer may exceed the request: a sequential reader needs them next."""
         question = self._question
         if not self._sequence.pace.streak or not question.read_ahead_bytes:
             return 0
@@ -408,14 +407,14 @@ class _OneRead:
     def _aborted(
         self, metadata: RemoteLogSegmentMetadata, end: int
     ) -> list[tuple[int, int]] | Wait:
-        """Transactions aborted from the asked offset to `end`, in later segments too.
+        """Transactions aborted from the requested offset to `end`, by later markers, too.
 
-        Only by markers that lie on the asker's chain: a given up lineage may have aborted what
-        this one has committed.
+        Only markers on the requested epoch chain count: an abandoned lineage may have aborted
+        transactions that this one has committed.
         """
         reader, start = self._reader, self._question.offset
         chain = [EpochEntry(*entry) for entry in self._question.chain]
-        found = dict[tuple[int, int], None]()  # a copy of the same segment says the same again
+        found = dict[tuple[int, int], None]()  # another copy of a segment repeats the entries
         for segment in reader.metadata.aborting_segments(self._partition, metadata.start_offset):
             parts = lineage.parts_on_chain(segment, chain, NO_END)
             if not parts:
@@ -481,7 +480,7 @@ class _OneRead:
         )
 
     def _end(self, size_bytes: int) -> None:
-        """It is answered with so many bytes, and waits for nothing any more."""
+        """End the read, answered with `size_bytes`, and leave all queues."""
         self._done = True
         if self._queued is not None:
             self._reader.fetch_queue.ended(self._queued, size_bytes)

@@ -1,4 +1,4 @@
-"""What every part that reads the remote store works with, as one value."""
+"""The collaborators of every part that reads the remote store, as one value."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,10 +17,10 @@ Key = tuple[bytes, int]
 
 
 class Readiness:
-    """A line for each partition that somebody waits for.
+    """A queue of waiters for each partition that is not readable yet.
 
-    They are called when the manager says so, however long that takes and however many they are:
-    none of them looks again by itself. Belongs to the owner's thread.
+    They are called when the manager reports the partition, however late: none of them polls.
+    Belongs to the owner's thread.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -28,14 +28,14 @@ class Readiness:
         self._queues: dict[Key, WaitQueue] = {}
 
     def wait(self, partition: Key, waiter: Waiter) -> None:
-        """Have `waiter` called when the partition may be readable."""
+        """Call `waiter` when the partition may be readable."""
         queue = self._queues.get(partition)
         if queue is None:
             queue = self._queues[partition] = WaitQueue(self._scheduler)
         queue.join(waiter)
 
     def leave(self, partition: Key, waiter: Waiter) -> None:
-        """Wait no longer; fine for one that does not."""
+        """Do not call `waiter` any more; it need not be waiting."""
         queue = self._queues.get(partition)
         if queue is not None:
             queue.leave(waiter)
@@ -43,7 +43,7 @@ class Readiness:
                 del self._queues[partition]
 
     def may_be_readable(self, partition: Key) -> None:
-        """Its segments became known, or it became known which of them count."""
+        """Call the partition's waiters: its segments became known, or were validated."""
         queue = self._queues.get(partition)
         if queue is not None:
             queue.call()
@@ -59,22 +59,22 @@ class Partitions(Protocol):
         ...
 
     def is_validated(self, tip: TopicIdPartition) -> bool:
-        """Whether the broker's chain of it was validated."""
+        """Whether the broker's epoch chain of it was validated."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteStore:
-    """The remote store, seen by its readers.
+    """The remote store, for its readers.
 
     Attributes:
-        metadata: which segments there are.
-        storage: their objects.
-        calls: registers each call of `storage`, so that one that hangs is noticed.
-        telemetry: counts the calls, and what the caches saved.
-        faults: objects that were found missing or damaged.
-        partitions: those that may be read at all.
-        readiness: for those who wait until they may.
+        metadata: The remote segments.
+        storage: Their objects.
+        calls: Registers each call of `storage`, so that a hanging one is noticed.
+        telemetry: Metrics of the calls and caches.
+        faults: Objects that were found missing or damaged.
+        partitions: The assigned partitions.
+        readiness: Waiters for partitions that are not readable yet.
     """
 
     metadata: RemoteLogMetadataManager
@@ -86,5 +86,5 @@ class RemoteStore:
     readiness: Readiness
 
     def is_readable(self, partition: TopicIdPartition) -> bool:
-        """Whether its segments are known, and which of them belong to its chain."""
+        """Whether its segments are known, and which of them are on its epoch chain."""
         return self.metadata.is_ready(partition) and self.partitions.is_validated(partition)

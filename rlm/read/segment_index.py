@@ -1,9 +1,8 @@
-"""The indexes of one remote segment in memory, and the cutting of the segment into chunks. Pure.
+"""The indexes of one remote segment in memory, and the borders of its chunks. Pure.
 
 Chunk borders are positions of the offset index nearest above each multiple of the chunk size. Such
-a position is the first byte of a batch, so every chunk consists of whole batches and can be
-checked by itself; and borders depend on the index alone, so all readers of a segment share the
-same chunks.
+a position is the first byte of a batch, so every chunk consists of whole batches and can be checked
+by itself; and borders depend on the index alone, so all readers of a segment share the same chunks.
 """
 
 import sys
@@ -16,7 +15,7 @@ from kafka_protocol.files import offset_index, time_index
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 
 OBJECTS_BYTES = 700
-"""Of an index without entries: of small segments there are many."""
+"""Memory of an index without entries; small segments are numerous."""
 
 
 class DamagedIndexError(TidemarkError):
@@ -35,8 +34,8 @@ class SegmentIndex:
     """Offset and time index of a remote segment.
 
     Attributes:
-        borders: first byte of each chunk, ascending, and last the segment's size.
-        size_bytes: about what this object holds in memory.
+        borders: First byte of each chunk, ascending, followed by the segment's size.
+        size_bytes: Approximate memory of this object.
     """
 
     __slots__ = (
@@ -58,10 +57,10 @@ class SegmentIndex:
         chunk_bytes: int,
         slice_bytes: int,
     ) -> None:
-        """Read and check the indexes; chunks and slices will have about the given sizes.
+        """Read and check the indexes; `chunk_bytes` and `slice_bytes` are approximate sizes.
 
         Raises:
-            DamagedIndexError: they cannot be those of this segment.
+            DamagedIndexError: They cannot belong to this segment.
         """
         if len(offset_index_bytes) % offset_index.ENTRY_SIZE:
             raise DamagedIndexError("offset index: no whole number of entries")
@@ -95,11 +94,11 @@ class SegmentIndex:
 
     @property
     def chunk_count(self) -> int:
-        """Chunks of the segment."""
+        """Number of chunks of the segment."""
         return len(self.borders) - 1
 
     def position_for(self, offset: int) -> int:
-        """Where to begin to look for `offset`: the first byte of a batch that it is not before."""
+        """First byte of a batch at or before the batch of `offset`, where a search begins."""
         slot = bisect_right(self._offsets, offset - self.base_offset) - 1
         return self._positions[slot] if slot >= 0 else 0
 
@@ -108,10 +107,10 @@ class SegmentIndex:
         return bisect_right(self.borders, position, 0, self.chunk_count) - 1
 
     def slice_at(self, position: int) -> tuple[int, int]:
-        """The small part [first, end) of a chunk that holds the byte at `position`.
+        """The part [first, end) of a chunk that holds the byte at `position`.
 
-        Slices are cut like chunks, at index entries, from the chunk's beginning on; so all readers
-        share them too. `end` is exclusive.
+        Slices are cut like chunks, at index entries, from the chunk's beginning; so all readers
+        share them, too. `end` is exclusive.
         """
         number = self.chunk_at(position)
         first, chunk_end = self.borders[number], self.borders[number + 1]
@@ -148,7 +147,7 @@ class SegmentIndex:
 
 
 def _check_ascending(values: "array[int]", last_max: int, what: str) -> None:
-    """Refuse values that do not rise, or that leave [0, last_max]."""
+    """Refuse values that do not rise, or that are outside [0, last_max]."""
     if not values:
         return
     found = values.tolist()

@@ -1,8 +1,9 @@
-"""The first remote record at or after a time, for ListOffsets.
+"""The first remote record at or after a timestamp, for ListOffsets.
 
-Segments on the chain whose largest timestamp reaches the time, in offset order; in each, from the
-place that its time index names, the first batch whose largest timestamp reaches it; in that batch,
-the first record. Belongs to the owner's thread, except for decoding the one batch.
+The search visits the segments on the epoch chain whose largest timestamp is high enough, in offset
+order. In a segment it begins at the position from the time index, and takes the first batch whose
+largest timestamp is high enough. In that batch it takes the first such record. Belongs to the
+owner's thread, except for decoding the one batch.
 """
 
 from kafka_protocol.errors import ErrorCode, KafkaError
@@ -44,7 +45,7 @@ class TimestampSearches:
     def search(
         self, partition: TopicIdPartition, question: OffsetForTimestamp, reply: Reply
     ) -> None:
-        """Answer now, or when what is missing has come, or at the deadline."""
+        """Answer now, when the missing parts have arrived, or at the deadline."""
         _OneSearch(self, partition, question, reply).begin()
 
 
@@ -62,20 +63,20 @@ class _OneSearch:
         self._from = question.log_start_offset
         self._waits_for: Wait | None = None
         self._key: tuple[object, ...] | None = None  # of what was last asked for
-        # Bytes of a segment that hold nothing that is sought: not needed again.
+        # Bytes of a segment without a match: not needed again.
         self._passed: tuple[bytes, int] = (b"", 0)
         self._done = False
         self._decoding = False
         self._timer: Timer | None = None
 
     def begin(self) -> None:
-        """Try, and see to it that it ends."""
+        """Try, with a timer that ends the search."""
         wait_ms = self._question.wait_ms
         self._timer = self._owner.scheduler.call_later(wait_ms, self.time_is_up)
         self.attempt()
 
     def attempt(self) -> None:
-        """Try from where the search is."""
+        """Try from the present position of the search."""
         if self._done or self._decoding:
             return
         try:
@@ -99,11 +100,11 @@ class _OneSearch:
                 return
 
     def _is_over(self) -> bool:
-        """Answered, or a pool has it now."""
+        """Whether it is answered, or a pool thread decodes."""
         return self._done or self._decoding
 
     def _candidate(self) -> tuple[RemoteLogSegmentMetadata, lineage.Span] | None:
-        """The first part of a segment on the chain, from where the search is, that may hold it."""
+        """The first part of a segment on the chain, from the present position, that may hold it."""
         store = self._owner.store
         if not store.is_readable(self._partition):
             raise MetadataNotReadyError("not caught up")
@@ -194,7 +195,7 @@ class _OneSearch:
         return self._partition.topic_id, self._partition.partition
 
     def _end(self) -> None:
-        """It is answered, and waits for nothing any more."""
+        """End the search and leave all queues."""
         self._done = True
         if self._timer is not None:
             self._timer.cancel()
@@ -220,7 +221,7 @@ class _OneSearch:
             self._reply(TimestampAnswer(*self._names(), error=int(code), message=message))
 
     def time_is_up(self) -> None:
-        """The asker waits no longer."""
+        """Answer at the deadline."""
         if self._waits_for is Wait.FAILING:
             self._fail(ErrorCode.KAFKA_STORAGE_ERROR, "the remote store fails")
         else:

@@ -1,9 +1,9 @@
-"""Those who wait for something scarce, with no timer of their own: readers in turn.
+"""Waiters for a scarce resource, without a timer each: readers in turn.
 
-Belongs to the owner's thread. When some of it is there, they are called in their order until one
-comes back to wait: what is there did not do for it, so the others behind it are not asked. So an
-event costs no more than what it lets continue, however many wait. The waiters of one reader are
-called first come, first served.
+Belongs to the owner's thread. When some of the resource is free, waiters are called in their order
+until one joins again: the free amount was not enough for it, so the waiters behind it are not
+called. So an event costs no more than the waiters that it lets continue. The waiters of one reader
+are called first come, first served.
 """
 
 from collections import OrderedDict
@@ -14,49 +14,48 @@ from typing import Generic, TypeVar
 from runtime.scheduler import Scheduler
 
 READERS_MAX = 4_096
-"""So many readers' ends are remembered; one that is forgotten counts as new."""
+"""Bound of the readers whose last end is remembered; a forgotten one counts as new."""
 
 STALE_MAX = 64
-"""Entries of readers that have left the queue; more are cleared away with the next that leaves."""
+"""Entries of readers that have left the queue; more are removed when the next reader leaves."""
 
 Item = TypeVar("Item")
 
 Waiter = Callable[[], None]
 
 CALLS_MAX = 32
-"""So many are called at a time; then somebody else gets the thread."""
+"""Waiters called at a time; then the thread is free for other work."""
 
 
 class FairQueue(Generic[Item]):
     """Items of several readers; those of one reader keep their order.
 
     Start-time fair queueing: a reader's next item starts where its last one ended, counted in
-    costs, but not before what is being served now; the earliest start goes first. So a reader
-    with a thousand items waits for its own, one that comes new is served within a round, and
-    silence saves nothing up. Not safe between threads: its user holds a lock where that is
-    needed.
+    costs, but not before the item that is being served. The earliest start is served first. So a
+    reader with a thousand items delays only itself, a new reader is served within a round, and a
+    pause gives no advantage. Not thread-safe: the user holds a lock where needed.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[str, OrderedDict[Item, int]] = {}  # with their costs
         self._heap: list[tuple[int, int, str]] = []  # start, order of coming, reader
-        self._listed: set[str] = set()  # who has an entry there
+        self._listed: set[str] = set()  # readers with an entry in the heap
         self._ends: OrderedDict[str, int] = OrderedDict()
         self._now = self._count = self._size = 0
 
     def __len__(self) -> int:
-        """Items that wait."""
+        """Number of waiting items."""
         return self._size
 
     def add(self, reader: str, item: Item, cost: int = 1) -> None:
-        """Let an item wait."""
+        """Queue an item."""
         self._waiting.setdefault(reader, OrderedDict())[item] = cost
         self._size += 1
         if reader not in self._listed:
             self._list(reader, max(self._now, self._ends.get(reader, 0)))
 
     def remove(self, reader: str, item: Item) -> None:
-        """An item does not wait any more, if it did; its reader keeps its place for the next."""
+        """Remove an item if it waits; its reader keeps its place for the next one."""
         items = self._waiting.get(reader)
         if items is None or items.pop(item, None) is None:
             return
@@ -69,13 +68,13 @@ class FairQueue(Generic[Item]):
                 self._listed = set(self._waiting)
 
     def put_back(self, reader: str, item: Item, cost: int = 1) -> None:
-        """What was just taken could not be served: it is its reader's next again."""
+        """Queue a taken item again as its reader's next: it could not be served."""
         self.charge(reader, -cost)
         self.add(reader, item, cost)
         self._waiting[reader].move_to_end(item, last=False)
 
     def take(self) -> Item | None:
-        """The item whose turn it is; None if none waits."""
+        """The next item, None if none waits."""
         while self._heap:
             start, _, reader = heappop(self._heap)
             self._listed.discard(reader)
@@ -83,7 +82,7 @@ class FairQueue(Generic[Item]):
             if items is None:
                 continue
             end = self._ends.get(reader, 0)
-            if end > start:  # it was charged more since
+            if end > start:  # it was charged since then
                 self._list(reader, end)
                 continue
             item = next(iter(items))
@@ -102,7 +101,7 @@ class FairQueue(Generic[Item]):
         return None
 
     def charge(self, reader: str, cost: int) -> None:
-        """An item that was taken cost so much more than was said, or less."""
+        """Correct the cost of a taken item by `cost`, which may be negative."""
         if reader in self._ends:
             self._ends[reader] += cost
 
@@ -113,7 +112,7 @@ class FairQueue(Generic[Item]):
 
 
 class WaitQueue:
-    """One queue. A waiter stands in it once, and is called once unless it joins again."""
+    """One queue. A waiter is in it once, and is called once unless it joins again."""
 
     __slots__ = ("_called", "_is_calling", "_is_due", "_queue", "_readers", "_scheduler")
 
@@ -125,11 +124,11 @@ class WaitQueue:
         self._is_calling = self._is_due = False
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Number of waiters."""
         return len(self._queue)
 
     def join(self, waiter: Waiter, reader: str = "") -> None:
-        """Wait: at the end, or again at the front for one that is being called."""
+        """Wait: at the end, or at the front for a waiter that is being called."""
         if waiter in self._readers:
             return
         self._readers[waiter] = reader
@@ -139,13 +138,13 @@ class WaitQueue:
             self._queue.add(reader, waiter)
 
     def leave(self, waiter: Waiter) -> None:
-        """Wait no longer; fine for one that does not."""
+        """Do not call `waiter` any more; it need not be waiting."""
         reader = self._readers.pop(waiter, None)
         if reader is not None:
             self._queue.remove(reader, waiter)
 
     def call(self) -> None:
-        """There is some of it: call them, until one comes back to wait."""
+        """Some of the resource is free: call waiters until one joins again."""
         if self._is_calling or self._is_due:
             return
         self._is_calling = True

@@ -1,7 +1,7 @@
-"""Roles that callers ask for, until the engine's thread takes them.
+"""Roles that callers request, until the engine's thread begins them.
 
-That thread holds its lock while it validates what it reads. A caller that waited for it would be
-the tier's own thread, once for each of thousands of partitions.
+The engine's thread holds its lock while it validates records. A caller that waited for the lock
+would be the tier's own thread, once for each of thousands of partitions.
 """
 
 from collections import OrderedDict
@@ -12,14 +12,14 @@ from rlmm.topic_based.roles import Role
 from runtime.executors import make_mutex
 
 Taken = tuple[Role | None, Role | TopicIdPartition]
-"""The role that ends, and what was asked for: another role, or to be let go."""
+"""The role that ends, and the request: another role, or a release (the partition)."""
 
 
 class AskedRoles:
-    """Of what is asked for a partition only the newest counts; thread-safe.
+    """Requested roles; only the newest request for a partition counts. Thread-safe.
 
     Attributes:
-        begun: roles that the engine has taken; it alone removes one without another.
+        begun: Roles that the engine has begun; only the engine removes one without a successor.
     """
 
     def __init__(self) -> None:
@@ -31,11 +31,11 @@ class AskedRoles:
         return bool(self._asked)
 
     def ask(self, role: Role) -> Role | None:
-        """Ask for a role; returns the one that was asked for before and never begins."""
+        """Request a role; returns the earlier requested role that never begins now."""
         return self._put(role.key, role)
 
     def release(self, partition: TopicIdPartition) -> Role | None:
-        """Ask for the end of a role; returns as `ask`."""
+        """Request the end of a role; returns the earlier requested role that never begins now."""
         return self._put(partition_key(partition), partition)
 
     def _put(self, key: PartitionKey, wanted: Role | TopicIdPartition) -> Role | None:
@@ -48,7 +48,7 @@ class AskedRoles:
         return before if isinstance(before, Role) else None
 
     def take(self) -> Taken | None:
-        """What was asked for longest, None without any; if it is a role, it has begun now."""
+        """The oldest request, None if there is none; a requested role counts as begun now."""
         with self._mutex:
             if not self._asked:
                 return None
@@ -59,7 +59,7 @@ class AskedRoles:
             return former, wanted
 
     def drop(self) -> list[Role]:
-        """Ask for nothing more; returns the roles that never begin."""
+        """Drop all requests; returns the roles that never begin."""
         with self._mutex:
             asked, self._asked = self._asked, OrderedDict()
         return [wanted for wanted in asked.values() if isinstance(wanted, Role)]

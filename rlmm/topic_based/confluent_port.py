@@ -1,15 +1,14 @@
-"""The port onto the real topic: one idempotent producer and one consumer of confluent-kafka.
+"""The port to the real topic: one idempotent producer and one consumer of confluent-kafka.
 
-No consumer group: partitions are assigned by hand and positions are kept in our own store, written
-together with what follows from them.
+No consumer group: partitions are assigned by hand. Positions are kept in our own store, written
+together with the state that follows from them.
 
-Whether the log confirms a position is asked of the log itself: reading begins one record before it,
-and that record must be there with the leader epoch of the position. Equal epochs at an offset mean
-equal logs up to it. The same question is asked again whenever a record of a new leader epoch
-comes. (librdkafka checks epochs only while it runs, and not those of an assignment.)
+The log itself confirms a position: reading begins one record before it, and that record must be
+there with the leader epoch of the position. Equal epochs at an offset mean equal logs up to it. The
+check is repeated at each record of a new leader epoch. (librdkafka checks epochs only while it
+runs, and not those of an assignment.)
 
-librdkafka's queues are bounded: this process stands beside the broker all the time and mostly has
-nothing to do.
+librdkafka's queues are bounded: this process always runs beside the broker, and is mostly idle.
 """
 
 import logging
@@ -53,19 +52,19 @@ from runtime.log_context import Outage
 log = logging.getLogger(__name__)
 
 CLIENT_ID = "tidemark-tier"
-"""A name for logs: no right follows from it, for librdkafka writes it into each of its lines."""
+"""A name for logs. It carries no permission, since librdkafka writes it into each of its lines."""
 _LOOKUP_SECONDS = 5.0
 _ENDS_METADATA_AGE_MS = 1_000
 _FLUSH_SECONDS = 2.0
 _BATCH_MAX = 500
 _REFUSED_FOR_MS = 90_000
-"""So long a refusal counts; one that repeats itself is reported every 30 s."""
+"""How long a refusal counts; librdkafka reports a repeated one every 30 s."""
 _REFUSALS_SHOWN = 10
 _BROKEN_OFF = "failed: Local: "
 """In the text of a handshake that ended with its connection; librdkafka has one code for both."""
 _REFUSED = "SASL authentication error"
 _TIMES = " (after "
-"""What follows differs from report to report."""
+"""The text after it differs from report to report."""
 _UNKNOWN_KEY = re.compile(r'No such configuration property: "([^"]+)"')
 _DIVERGED = {
     KafkaError._AUTO_OFFSET_RESET,
@@ -91,31 +90,31 @@ Client = TypeVar("Client", Producer, Consumer, AdminClient)
 
 
 class ClientLog:
-    """Takes what librdkafka logs. It tries a connection that fails again: that is no ERROR.
+    """Receives librdkafka's log lines. A connection that fails and is retried is logged as WARNING.
 
-    A refusal is one: nothing but a person ends it.
+    A refusal is logged as ERROR: only a person ends it.
     """
 
     def log(self, level: int, message: str, facility: str, client: str, text: str) -> None:
-        """As `logging.Logger.log`, the one method that the client calls."""
+        """The one method that the client calls, as of `logging.Logger`."""
         if facility == "FAIL" and _REFUSED not in text:
             level = min(level, logging.WARNING)
         log.log(level, message, facility, client, text)
 
 
 class Refusals:
-    """What brokers say that do not know these clients, which hold it: it does not hold them."""
+    """Refusals by brokers that do not authenticate these clients. The clients hold this object."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._noted: dict[str, tuple[int, str]] = {}  # by address: when and why; replaced whole
+        self._noted: dict[str, tuple[int, str]] = {}  # by address: (time, reason); replaced whole
 
     def note(self, error: KafkaError) -> None:
-        """What is wrong with a connection; librdkafka logs it, too, and continues trying."""
+        """Note an error of a connection; librdkafka logs it, too, and keeps trying."""
         text = error.str()
         if error.code() == KafkaError._AUTHENTICATION and _BROKEN_OFF not in text:
             why = text.partition(_TIMES)[0]
-            # PROTOCOL://HOST:PORT/ID: a broker gets its id while it is known by its address.
+            # PROTOCOL://HOST:PORT/ID: a broker is listed by its address before its id is known.
             address = why.partition(": ")[0].rpartition("/")[0]
             self._noted = {**self._recent(), address: (self._clock.monotonic_ms(), why)}
 
@@ -124,7 +123,7 @@ class Refusals:
         return {address: one for address, one in self._noted.items() if one[0] >= oldest_ms}
 
     def recent(self) -> HealthText:
-        """See TopicPort.refused."""
+        """Recent refusals as a health reason; HEALTHY if there are none."""
         reasons = sorted(why for _, why in self._recent().values())
         if not reasons:
             return HEALTHY
@@ -135,11 +134,11 @@ class Refusals:
 
 
 class ConfluentPort:
-    """See TopicPort.
+    """The TopicPort of the real topic.
 
     Attributes:
-        failure: why the producer can never write again, None while it can: librdkafka never leaves
-            a fatal error, as of a sequence number that the log lost.
+        failure: Why the producer can never write again, None while it can. librdkafka never leaves
+            a fatal error, such as a sequence number that the log lost.
     """
 
     def __init__(self, settings: ManagerSettings, clock: Clock | None = None) -> None:
@@ -199,8 +198,8 @@ class ConfluentPort:
         self._ends: list[tuple[int, Callable[[int | None], None]]] = []
         self._end_answers: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._positions: dict[int, Position] = {}
-        self._unconfirmed: set[int] = set()  # partitions whose position the log must confirm yet
-        self._confirmed_again: dict[int, int] = {}  # by partition: the offset it was done for
+        self._unconfirmed: set[int] = set()  # partitions whose position is not confirmed yet
+        self._confirmed_again: dict[int, int] = {}  # by partition: offset of the last check
         self._outage = Outage(log, "reading the metadata topic")
 
     def refused(self) -> HealthText:
@@ -253,10 +252,10 @@ class ConfluentPort:
             on_done(AppendFailed(str(e), maybe_written=False))
 
     def _serve(self, timeout_s: float) -> None:
-        """Run callbacks of appends."""
+        """Run the callbacks of appends."""
         try:
             self._producer.poll(timeout_s)
-        except KafkaException as e:  # so it says a fatal error
+        except KafkaException as e:  # raised for a fatal error
             if not self._note_fatal(e.args[0]):
                 raise
 
@@ -272,13 +271,13 @@ class ConfluentPort:
         self._ends.append((partition, on_done))
 
     def _ask_ends(self) -> None:
-        """Ask for all ends in one request; answers come from the client's thread."""
+        """Request all ends in one request; answers arrive on the client's thread."""
         ends, self._ends = self._ends, []
         if not ends:
             return
         if self._admin is None:
-            # ListOffsets names the leader epoch that the client knows, and on 74 it asks again with
-            # the same one until what it knows is too old.
+            # ListOffsets carries the leader epoch known to the client. After error 74 the client
+            # repeats it with the same epoch until its metadata is too old.
             ours = self._common | {"metadata.max.age.ms": _ENDS_METADATA_AGE_MS}
             self._admin = make_client(AdminClient, self._passed, ours)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # no stub
@@ -327,7 +326,7 @@ class ConfluentPort:
             return None
         partition = number
         if partition not in self._positions:
-            return None  # of a former assignment
+            return None  # of an earlier assignment
         if error is None:
             self._outage.succeeded()
             return self._record(partition, offset, message)
@@ -337,7 +336,7 @@ class ConfluentPort:
                 return self._diverged(partition, f"the log ends at {offset}")
             return None if partition in self._unconfirmed else ReachedEnd(partition, offset)
         if error.code() in _DIVERGED:
-            if self._positions[partition] == START:  # someone moved the log start: read from there
+            if self._positions[partition] == START:  # the log start was moved: read from there
                 self._consumer.seek(
                     TopicPartition(REMOTE_LOG_METADATA_TOPIC, partition, OFFSET_BEGINNING)
                 )
@@ -361,7 +360,7 @@ class ConfluentPort:
             return None
         changed = position.offset > 0 and epoch != position.leader_epoch
         if changed and self._confirmed_again.get(partition) != position.offset:
-            # a new leader: does its log still hold what was read? look at the record before
+            # a new leader: check that its log still holds the record before
             self._confirmed_again[partition] = position.offset
             self._unconfirmed.add(partition)
             self._consumer.seek(
@@ -378,7 +377,7 @@ class ConfluentPort:
 
 
 def make_client(client: type[Client], passed: Mapping[str, str], ours: dict[str, Any]) -> Client:
-    """Make a client; settings that only Kafka's Java client knows are excluded with a warning."""
+    """Make a client; settings that librdkafka lacks are dropped with a warning."""
     passed = dict(passed)
     while True:
         try:

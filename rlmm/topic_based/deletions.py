@@ -1,9 +1,9 @@
-"""How far the deletion of each user partition is, by metadata partition, held in memory.
+"""Progress of the deletion of each user partition, by metadata partition, held in memory.
 
-The remover looks at all user partitions in each pass. So they are decoded from the store once, when
-it looks for the first time, and kept up to date change by change: about 400 bytes each. Of those
-whose deletion is complete only eight bytes of the topic's id are kept: nothing is left to be done
-for them, and there are more of them each day.
+The remover visits all user partitions in each pass. So they are decoded from the store once, at its
+first visit, and then updated change by change: about 400 bytes each. For complete deletions only
+eight bytes of the topic's id are kept: nothing is left to do for them, and their number grows each
+day.
 """
 
 from array import array
@@ -21,7 +21,7 @@ _FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
 
 
 class PackedIds:
-    """Topic ids by their first eight bytes, which are random: a hit has to be looked at."""
+    """Topic ids by their first eight bytes, which are random: a hit must be verified."""
 
     __slots__ = ("_sorted",)
 
@@ -37,20 +37,20 @@ class PackedIds:
         return len(self._sorted)
 
     def add(self, id: bytes) -> None:
-        """One more, unless it is there."""
+        """Add an id, unless it is there."""
         if id not in self:
             insort(self._sorted, int.from_bytes(id[:8], "big"))
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one metadata partition.
+    """State of one metadata partition.
 
     Attributes:
-        open: partitions whose deletion is not complete, or has not begun.
-        given: the same as it was last given; None: it changed since.
-        finished: topics with a partition whose deletion is complete.
-        looked_for, hits: topic ids that were looked for in `finished`, and found.
+        open: Partitions whose deletion is not complete, or has not begun.
+        given: The tuple that was returned last; None: it has changed since.
+        finished: Topics with a partition whose deletion is complete.
+        looked_for, hits: Topic ids that were looked up in `finished`, and found.
     """
 
     open: dict[PartitionKey, PartitionDeletion]
@@ -61,21 +61,21 @@ class _Known:
 
 
 class DeletionCache:
-    """Gives deletions; not thread-safe."""
+    """Deletions of user partitions; not thread-safe."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._known: dict[int, _Known] = {}
 
     def of(self, metadata_partition: int) -> Deletions:
-        """Of user partitions that its records named, but those whose deletion is complete."""
+        """Deletions of the user partitions in a metadata partition, without complete ones."""
         known = self._of(metadata_partition)
         if known.given is None:
             known.given = tuple(known.open.values())
         return known.given
 
     def finished_of(self, metadata_partition: int, topic_ids: frozenset[bytes]) -> Deletions:
-        """User partitions of these topics whose deletion is complete; none, where all is well."""
+        """User partitions of these topics whose deletion is complete; mostly none."""
         known = self._of(metadata_partition)
         fresh = topic_ids - known.looked_for
         known.hits = (known.hits & topic_ids) | {each for each in fresh if each in known.finished}
@@ -88,7 +88,7 @@ class DeletionCache:
         )
 
     def apply(self, metadata_partition: int, changes: Changes) -> None:
-        """Take over what was just written to the store."""
+        """Apply changes that were just written to the store."""
         known = self._known.get(metadata_partition)
         if known is None:
             return
@@ -103,7 +103,7 @@ class DeletionCache:
                 known.given = None
 
     def drop(self, metadata_partition: int) -> None:
-        """Forget a metadata partition: its cache was dropped, or it is led no more."""
+        """Drop a metadata partition: its cache was dropped, or this broker no longer leads it."""
         self._known.pop(metadata_partition, None)
 
     def _of(self, metadata_partition: int) -> _Known:

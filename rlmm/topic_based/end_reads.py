@@ -1,9 +1,9 @@
-"""Reading to the end that a log has *now*: how a reader without a barrier is up to date.
+"""Reading to the *present* end of a log: how a reader without a barrier becomes up to date.
 
-"The end was reached" ages: the log grows on, and the connection may be gone since. So each asker
-gets an end that the log named after the question, and is done when all below it was read. Askers
-that come while the log is being asked share the next question: hundreds of followed partitions do
-not ask hundreds of times.
+"The end was reached" ages: the log grows, and the connection may be lost since. So each waiter gets
+an end that the log returned after the call, and is done when all below it was read. Waiters that
+come during a request share the next one: hundreds of followed partitions do not send hundreds of
+requests.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,18 +14,18 @@ from rlmm.topic_based.topic_port import TopicPort
 
 ASK_AGAIN_MS = 100
 LATE_MS = 60_000
-"""An end that was not told for so long is a fault that health names."""
+"""After this time without an end, health reports it."""
 
 
 @dataclass(slots=True, eq=False)
 class EndRead:
-    """One asker.
+    """One waiter.
 
     Attributes:
-        of: whose it is, to be dropped with it.
-        reached: called once, when all below `end` was read.
-        end: None while the log has not been asked, or not answered.
-        since_ms: of the first question; -1 before.
+        of: Its owner; the waiter is dropped with it.
+        reached: Called once, when all below `end` was read.
+        end: Exclusive; None while the log has not returned it.
+        since_ms: Time of the first request; -1 before.
     """
 
     of: object
@@ -35,43 +35,43 @@ class EndRead:
 
 
 class EndReads:
-    """The askers of one metadata partition; not thread-safe.
+    """The waiters of one metadata partition; not thread-safe.
 
     Attributes:
-        waits_since_ms: of the asker that has waited longest for an end, when `ask` was called
-            last; None: all have one. Any thread may look.
+        waits_since_ms: Of the longest waiter without an end, at the last call of `ask`; None: all
+            have one. Any thread may read it.
     """
 
     __slots__ = ("_ask_again_ms", "_question", "_reads", "waits_since_ms")
 
     def __init__(self) -> None:
-        self._reads: dict[int, list[EndRead]] = {}  # by identity of whose they are
+        self._reads: dict[int, list[EndRead]] = {}  # by identity of their owner
         self._ask_again_ms = 0
-        self._question: list[EndRead] | None = None  # whose question is under way
+        self._question: list[EndRead] | None = None  # waiters of the running request
         self.waits_since_ms: int | None = None
 
     def __bool__(self) -> bool:
         return bool(self._reads)
 
     def want(self, of: object, reached: Callable[[], None]) -> None:
-        """One more asker."""
+        """Add a waiter."""
         self._reads.setdefault(id(of), []).append(EndRead(of, reached))
 
     def drop(self, of: object) -> None:
-        """Its askers want nothing any more."""
+        """Drop the waiters of an owner."""
         self._reads.pop(id(of), None)
 
     def start_over(self) -> None:
-        """The log was cut: no end that it named before counts, nor one that is under way."""
+        """The log was truncated: no earlier end counts, nor one that is requested now."""
         for of, reads in self._reads.items():
             self._reads[of] = [EndRead(read.of, read.reached) for read in reads]
         self._ask_again_ms, self._question = 0, None
 
     def ask(self, port: TopicPort, number: int, position: int, now_ms: int) -> None:
-        """Ask for those that have no end yet, one question at a time.
+        """Request an end for the waiters without one, one request at a time.
 
-        An end below `position`, as a new leader may name for a moment, proves nothing: it is asked
-        for again.
+        An end below `position`, which a new leader may return for a moment, proves nothing; it is
+        requested again.
         """
         waiting = [read for read in self._all() if read.end is None]
         for read in waiting:
@@ -83,7 +83,7 @@ class EndReads:
 
         def answered(end: int | None) -> None:
             if self._question is not waiting:
-                return  # the log was cut since
+                return  # the log was truncated since
             self._question = None
             known = end if end is not None and end >= position else None
             if known is None:
@@ -94,7 +94,7 @@ class EndReads:
         port.ask_end(number, answered)
 
     def take_reached(self, position: int) -> list[EndRead]:
-        """Those for whom all is read: `position` is the next offset to read."""
+        """Remove and return the waiters whose end is reached; `position` is the next to read."""
         done, left = list[EndRead](), dict[int, list[EndRead]]()
         for read in self._all():
             if read.end is not None and read.end <= position:

@@ -1,15 +1,15 @@
 """The metadata manager: a state machine between a topic and its callers.
 
-It reads the topic, validates what it reads, and answers writes when they are read back.
+It reads the topic, validates its records, and answers writes when they are read back.
 
 One thread calls `turn` again and again; any thread calls the other methods. A turn never holds the
-lock while it waits for the port, and completes futures after letting go of the lock. Without
-threads and with a manual clock it is deterministic, which is how the simulation drives it.
+lock while it waits for the port, and completes futures after it has released the lock. Without
+threads and with a manual clock it is deterministic, which the simulation uses.
 
-Promises (docs/tiering.md §2): a write is done when it was read back at its place and accepted; a
-write of unknown outcome ends its ownership; an owner is ready when its barrier was read back; a
-cache that the topic does not confirm is dropped, and with it every readiness in that metadata
-partition.
+Promises (docs/tiering.md §2). A write is done when it was read back at its place and accepted. A
+write of unknown outcome ends its ownership. An owner is ready when its barrier was read back. A
+cache that the topic does not confirm is dropped; with it all roles in that metadata partition stop
+being ready.
 """
 
 import logging
@@ -57,17 +57,17 @@ from runtime.rng import Rng
 log = logging.getLogger(__name__)
 
 BARRIERS_COST_MAX, BARRIER_COST = 8_000, 50
-"""Of the barriers of one slice, in segments looked at: some 20 ms under the lock."""
+"""Bound of the barriers of one slice, in visited segments: some 20 ms under the lock."""
 
 ROLES_MAX = 1_000
-"""Taken in one slice: some 20 ms under the lock."""
+"""Roles begun in one slice: some 20 ms under the lock."""
 
 _BUSY_WAIT_MS = 5
 _IDLE_WAIT_MS = 250
 _STREAM_MS = 1_000
-"""Who asks to be caught up twice within that time, as a consumer at a follower does, is expected to
-ask again: nothing ends a wait early, and each of its reads would take as long as an idle one. The
-passes of followed partitions ask, too, each once an interval: they keep no thread busy."""
+"""A caller that asks to be caught up twice within this time, such as a consumer at a follower, is
+expected again. No event ends a wait early, so each of its reads would take as long as an idle wait.
+The passes of followed partitions ask only once an interval: they do not keep the thread busy."""
 
 
 def running_future() -> "Future[None]":
@@ -78,7 +78,7 @@ def running_future() -> "Future[None]":
 
 
 def complete(done: "Future[None]", error: Exception | None) -> None:
-    """End it, unless it has ended."""
+    """Complete a future, unless it is done."""
     if done.done():
         return
     if error is None:
@@ -88,7 +88,7 @@ def complete(done: "Future[None]", error: Exception | None) -> None:
 
 
 class Completions:
-    """Calls that wait until the engine has let go of its lock; not thread-safe."""
+    """Calls that wait until the engine has released its lock; not thread-safe."""
 
     __slots__ = ("_calls",)
 
@@ -96,27 +96,27 @@ class Completions:
         self._calls: list[Callable[[], None]] = []
 
     def add(self, call: Callable[[], None]) -> None:
-        """One more."""
+        """Add a call."""
         self._calls.append(call)
 
     def succeed(self, done: "Future[None] | None") -> None:
-        """End a future well; None: nobody waits."""
+        """Complete a future with success; None: no caller waits."""
         if done is not None and not done.done():
             self._calls.append(partial(complete, done, None))
 
     def fail(self, done: "Future[None] | None", error: Exception) -> None:
-        """End a future with an error; None: nobody waits."""
+        """Complete a future with an error; None: no caller waits."""
         if done is not None and not done.done():
             self._calls.append(partial(complete, done, error))
 
     def take(self) -> list[Callable[[], None]]:
-        """All of them, to be called now."""
+        """Remove and return all of them, to be called now."""
         calls, self._calls = self._calls, []
         return calls
 
 
 class WrittenPairs:
-    """Not thread-safe."""
+    """Fences under which records were written, by metadata partition; not thread-safe."""
 
     __slots__ = ("_spent", "_written")
 
@@ -125,19 +125,19 @@ class WrittenPairs:
         self._spent: dict[int, dict[PartitionKey, Fence]] = {}
 
     def wrote(self, home: int, partition: PartitionKey, fence: Fence) -> None:
-        """A record of it went to the port."""
+        """A record under `fence` went to the port."""
         self._written.setdefault(home, {})[partition] = fence
 
     def lost(self, home: int) -> None:
         """That metadata partition lost records.
 
-        What was written under these pairs, and the barrier before it, may be lost, while what is
-        still under way lands: no barrier of the same pair keeps it out (model story H10).
+        Records under these fences, and the barrier before them, may be lost, while others that are
+        still under way land. A barrier of the same fence cannot keep those out (model story H10).
         """
         self._spent.setdefault(home, {}).update(self._written.get(home, {}))
 
     def spent(self, home: int, partition: PartitionKey) -> Fence:
-        """No barrier is written under this pair or a lower one."""
+        """The fence at or below which no barrier is written any more."""
         return self._spent.get(home, {}).get(partition, LOWEST_FENCE)
 
     def forget(self, home: int, partition: PartitionKey) -> None:
@@ -163,7 +163,7 @@ class MetadataEngine:
         self._clock, self._rng = clock, rng
         self._lock = RLock()
         self._views = ViewCache(store)
-        self.asked = AskedRoles()  # any thread asks there, and waits for no turn
+        self.asked = AskedRoles()  # any thread may request a role there without waiting for a turn
         self._roles = self.asked.begun
         self._tracked: dict[int, Tracked] = {}
         self.lookups = Lookups(
@@ -213,7 +213,7 @@ class MetadataEngine:
             self._on_lost_records.append(listener)
 
     def lead(self, metadata_partitions: Iterable[int]) -> None:
-        """Say which metadata partitions this broker leads: they are read for the remover."""
+        """Set the metadata partitions that this broker leads: they are read for the remover."""
         with self._locked():
             wanted = set(metadata_partitions)
             for number in wanted:
@@ -231,7 +231,7 @@ class MetadataEngine:
     # ------------------------------------------------------------------ writes
 
     def write(self, event: MetadataEvent) -> "Future[None]":
-        """Hand a record to the port for its owner, or for the remover."""
+        """Send a record of its owner, or of the remover, to the port."""
         done = running_future()
         with self._locked():
             key = partition_key(event.topic_id_partition)
@@ -252,7 +252,7 @@ class MetadataEngine:
     # ------------------------------------------------------------------ the loop's side
 
     def turn(self) -> None:
-        """Do what is due: assign, read, validate, answer. Called by one thread."""
+        """Do the due work: assign, read, validate, answer. Called by one thread."""
         self._take_roles()
         self._assign()
         self._ask_ends()
@@ -264,7 +264,7 @@ class MetadataEngine:
             self._settle_writes()
 
     def abandon(self, error: MetadataError) -> None:
-        """Fail whatever is pending; the engine will not turn again."""
+        """Fail all pending futures; `turn` is not called again."""
         with self._locked():
             for role in list(self._roles.values()):
                 self._end_role(role, str(error))
@@ -274,7 +274,7 @@ class MetadataEngine:
                     self._ends.fail(write.done, MetadataWriteTimeoutError(str(error)))
 
     def _take_roles(self) -> None:
-        """Begin to own or follow what was asked for, or let go; former roles there end."""
+        """Begin requested roles, or release; former roles of these partitions end."""
         with self._locked():
             taken = 0
             while taken < ROLES_MAX and (next_one := self.asked.take()) is not None:
@@ -284,7 +284,7 @@ class MetadataEngine:
                     self._end_role(former, "released or superseded")
                 if isinstance(wanted, Role):
                     self._begin(wanted)
-                else:  # what is cached stays
+                else:  # the cached state stays
                     self._maybe_untrack(self._home(partition_key(wanted)))
 
     def _begin(self, role: Role) -> None:
@@ -364,7 +364,7 @@ class MetadataEngine:
                 self._ends.add(partial(listener, role.partition))
 
     def _stop_at(self, event: Unreadable) -> None:
-        """Nobody validates by a part of the records: not the remover, and no owner or follower."""
+        """Stop all validation by a part of the records: by the remover, owners and followers."""
         tracked = self._tracked.get(event.partition)
         if tracked is None or tracked.unreadable == event.reason:
             return
@@ -373,7 +373,7 @@ class MetadataEngine:
         self._doubt(tracked, event.reason)
 
     def _doubt(self, tracked: Tracked, reason: str) -> None:
-        """What is cached may be looked at again when its end was reached again."""
+        """Use the cached state only after its end was reached again."""
         tracked.caught_up = tracked.fresh_for_remover = False
         if tracked.led:
             self._read_to_end(tracked, None)
@@ -389,7 +389,7 @@ class MetadataEngine:
             self._ends.fail(write.done, MetadataWriteTimeoutError(reason))
 
     def _advance_roles(self) -> None:
-        # Caught up once is enough to write a barrier: reading it back shows what came before.
+        # One catch-up is enough before a barrier: its read-back includes all records before it.
         budget = BARRIERS_COST_MAX
         for tracked in (each for each in self._tracked.values() if each.caught_up):
             while tracked.without_barrier:
@@ -406,7 +406,7 @@ class MetadataEngine:
                     read.reached()
 
     def _read_to_end(self, tracked: Tracked, follower: Role | None) -> None:
-        """Let a follower, or else the remover, continue when all is read that is there now."""
+        """Let a follower, or else the remover, continue when the present end was reached."""
 
         def reached() -> None:
             if follower is None:
@@ -416,9 +416,7 @@ class MetadataEngine:
                 self._ends.succeed(follower.done)
 
         of = tracked if follower is None else follower
-        if (
-            follower is None
-        ):  # who waits for a follower to catch up continues waiting, as it continues
+        if follower is None:  # waiters for a follower's catch-up keep waiting
             tracked.end_reads.drop(of)
         tracked.end_reads.want(of, reached)
 
@@ -427,7 +425,7 @@ class MetadataEngine:
         self._ends.succeed(done)
 
     def _write_barrier(self, role: Role, fence: Fence) -> int:
-        """Write a barrier, or refuse to; returns what it cost."""
+        """Write a barrier, or refuse to; returns its cost in visited segments."""
         number = role.home
         facts = self._store.facts(number, role.key) or PartitionFacts(role.partition)
         spent = self._pairs.spent(number, role.key)
@@ -485,7 +483,7 @@ class MetadataEngine:
         now_ms = self._clock.monotonic_ms()
         for tracked in self._tracked.values():
             for write in tracked.writes.take_due(tracked.position.offset, now_ms):
-                if write in tracked.writes:  # the end of an ownership takes several at once
+                if write in tracked.writes:  # the end of an ownership removes several at once
                     self._settle(tracked, write, now_ms)
             if not tracked.writes:
                 tracked.verdicts.clear()
@@ -530,7 +528,7 @@ class MetadataEngine:
             self._end_ownership(write.role, reason)
 
     def _end_ownership(self, role: Role, reason: str) -> None:
-        """Nobody knows what of ours is in the topic: only a new barrier can tell."""
+        """End an ownership whose records in the topic are uncertain until a new barrier."""
         if role.stage is not Stage.ENDED:
             log.warning(
                 "ownership ends: partition=%s reason=%s", role.partition.topic_partition, reason
@@ -548,7 +546,7 @@ class MetadataEngine:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock, and complete futures after letting go of it."""
+        """Hold the lock, and complete futures after releasing it."""
         with self._lock:
             try:
                 yield
@@ -574,7 +572,7 @@ class MetadataEngine:
             self._ends.fail(done, error)
         tracked = self._tracked.get(role.home)
         if tracked is None:
-            return  # the store failed before it began
+            return  # the store failed before the role began
         for write in tracked.writes.take_of(role):
             self._ends.fail(write.done, MetadataWriteTimeoutError(f"outcome unknown: {reason}"))
         tracked.end_reads.drop(role)

@@ -1,4 +1,4 @@
-"""What the engine knows, for callers of any thread: never waits for more than the engine's lock."""
+"""Look-ups in the engine's state, from any thread; they wait only for the engine's lock."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -22,9 +22,10 @@ def home_of(key: PartitionKey, partition_count: int) -> int:
 
 
 class Lookups:
-    """Reads what the engine writes; all of it is the engine's, and is read under its lock.
+    """Reads the engine's state, under its lock.
 
-    But for what is asked each second: that is a single look at what the engine replaces whole.
+    `is_ready` and `unreadable`, which are called each second, read without the lock values that the
+    engine replaces whole.
     """
 
     def __init__(
@@ -44,10 +45,10 @@ class Lookups:
         self._partition_count = partition_count
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """See RemoteLogMetadataManager; waits for nobody, as it is asked of every partition.
+        """Whether a role is ready; takes no lock, since it is called for every partition.
 
-        Within a turn of the engine the answer may be that of before. What is looked up by it is
-        read under the lock, after that turn.
+        During a turn of the engine the answer may be that before the turn. Look-ups that follow
+        take the lock, and read the state after that turn.
         """
         role = self._roles.get(partition_key(partition))
         return role is not None and role.is_ready
@@ -57,14 +58,14 @@ class Lookups:
         """The view of a partition, under the lock.
 
         Raises:
-            MetadataNotReadyError: what is cached of it may be too old to answer.
+            MetadataNotReadyError: Its cached state may be too old to answer.
         """
         key = partition_key(partition)
         with self._lock:
             yield self._views.get(self._readable_home(key), key)
 
     def entry(self, id: RemoteLogSegmentId) -> SegmentEntry | None:
-        """A live segment; raises as `view`."""
+        """The entry of a live segment; raises as `view` does."""
         key = partition_key(id.topic_id_partition)
         with self._lock:
             return self._store.entry(self._readable_home(key), key, id.id)
@@ -102,7 +103,7 @@ class Lookups:
         return found
 
     def unreadable(self, now_ms: int) -> tuple[HealthText, ...]:
-        """Why metadata partitions cannot be read, or not up to an end, a line for each."""
+        """One health reason for each metadata partition that cannot be read, or not to an end."""
         reasons = list[tuple[int, HealthText]]()
         for number, tracked in self._tracked.copy().items():
             since_ms = tracked.end_reads.waits_since_ms

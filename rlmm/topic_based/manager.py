@@ -1,9 +1,8 @@
-"""The metadata manager whose truth is the topic `__remote_log_metadata`: the face of the engine.
+"""The metadata manager on the topic `__remote_log_metadata`: the public side of the engine.
 
-It waits until the broker has created the topic, opens the cache for it, and then lets one thread
-turn the engine. Roles may be asked for before that; they are taken when it is there. Where the
-topic stays away, or the thread fails, everything pending ends with an error, `failure()` says why,
-and nothing is ready again.
+It waits until the broker has created the topic, opens its cache, and then lets one thread turn the
+engine. Roles may be requested before that; they begin then. If the topic stays away, or the thread
+fails, all pending futures fail, `failure()` has the reason, and no partition is ready again.
 """
 
 import logging
@@ -60,7 +59,10 @@ def _rocksdb(settings: ManagerSettings, partition_count: int) -> MetadataStore:
 
 
 class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
-    """See RemoteLogMetadataManager and RemovesDeletedTopics for the promises."""
+    """The metadata manager on the topic `__remote_log_metadata`.
+
+    The promises are those of RemoteLogMetadataManager and RemovesDeletedTopics.
+    """
 
     def __init__(
         self,
@@ -74,11 +76,11 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
         """Make it; `configure` starts it.
 
         Args:
-            port_factory: makes the client of the topic.
-            store_factory: opens the cache for a number of metadata partitions.
-            clock: time.
-            rng: ids of barrier records.
-            threaded: False: no thread is started and a test calls `turn`.
+            port_factory: Makes the client of the topic.
+            store_factory: Opens the cache for a number of metadata partitions.
+            clock: Time.
+            rng: Ids of barrier records.
+            threaded: False: no thread is started, and a test calls `turn`.
         """
         self._port_factory = port_factory
         self._store_factory = store_factory
@@ -100,7 +102,7 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
         self._retry_ms = 0
         self._failure: str | None = None
 
-    # ------------------------------------------------------------------ life
+    # ------------------------------------------------------------------ start and end
 
     def use_clock(self, clock: Clock) -> None:
         """See RemoteLogMetadataManager."""
@@ -133,7 +135,7 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
         if self._port is not None and self._port.failure is not None:
             self._fail(f"its producer has failed permanently: {self._port.failure}")
         damage = None if self._store is None else self._store.failure
-        if damage is not None:  # whatever thread met it
+        if damage is not None:  # found by any thread
             self._fail(f"its cache is damaged, and is read again from the topic: {damage}")
 
     def close(self) -> None:
@@ -214,7 +216,7 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
     def update(self, update: SegmentUpdate, fence: Fence, metadata_offset: int) -> "Future[None]":
         """See RemoteLogMetadataManager."""
         if update.custom_metadata is None:
-            # Kafka's readers forget what an update does not repeat
+            # Kafka's readers drop a value that an update does not repeat
             with suppress(MetadataNotReadyError):
                 known = self.segment(update.id)
                 if known is not None:
@@ -338,7 +340,7 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
                 if self._engine is None:
                     self._stop.wait(self._retry_ms / 1_000)
                 self.turn()
-        except Exception as e:  # a loop's top: say it and end
+        except Exception as e:  # a loop's top: log it and end
             log.exception(Incident.DEFECT.line(what="metadata manager ends"))
             self._fail(f"{type(e).__name__}: {e}")
         finally:

@@ -1,7 +1,7 @@
-"""Takes stretches of records of one metadata partition into the store, by the state tables.
+"""Writes the records of one metadata partition into the store, by the state tables.
 
-A record that cannot be read is skipped and counted, and said once per partition and reason; one
-that is refused is counted and said. Neither stops the reading: the next record is good.
+A record that cannot be read is skipped and counted, and logged once per partition and reason. A
+refused record is counted and logged. Neither stops the reading: the next record is good.
 """
 
 import logging
@@ -31,12 +31,12 @@ Stretch = list[TopicRecord | ReachedEnd]
 
 @dataclass(slots=True)
 class SortedEvents:
-    """What one poll gave, by metadata partition.
+    """The events of one poll, by metadata partition.
 
     Attributes:
-        diverged: what is cached of these is dropped before anything else is taken.
-        stretches: to be read, of partitions that did not diverge after them.
-        unreadable: where the reading ends, behind the stretch.
+        diverged: Their cached state is dropped before anything else is handled.
+        stretches: Records to be read, of partitions that did not diverge after them.
+        unreadable: Where reading ends, behind the records.
     """
 
     diverged: list[Diverged] = field(default_factory=list)
@@ -45,7 +45,7 @@ class SortedEvents:
 
 
 def sort_events(events: list[TopicEvent]) -> SortedEvents:
-    """Sort what a port gave."""
+    """Sort the events of a port by metadata partition."""
     found = SortedEvents()
     for event in events:
         match event:
@@ -63,12 +63,12 @@ def sort_events(events: list[TopicEvent]) -> SortedEvents:
 
 @dataclass(slots=True)
 class ReadCounts:
-    """What was read since the start.
+    """Counts of records since the start.
 
     Attributes:
-        read: all records.
-        refused: those that a state table or a fence refused, by verdict.
-        skipped: those that could not be read, by reason.
+        read: All records.
+        refused: Refused by a state table or a fence, by verdict.
+        skipped: Unreadable ones, by reason.
     """
 
     read: int = 0
@@ -81,7 +81,7 @@ class ReadCounts:
 
 
 class TopicReader:
-    """Writes what records change, together with the position after them."""
+    """Writes the changes of records, together with the position after them."""
 
     def __init__(self, store: MetadataStore, clock: Clock) -> None:
         self._store = store
@@ -90,12 +90,12 @@ class TopicReader:
         self.counts = ReadCounts()
 
     def consume(self, number: int, tracked: Tracked, stretch: Stretch) -> Changes | None:
-        """Take a stretch, in the topic's order.
+        """Apply consecutive records, in the topic's order.
 
-        Verdicts of records that may be writes under way are noted in `tracked`.
+        Verdicts of records that may be pending writes are noted in `tracked`.
 
         Returns:
-            What changed; None where nothing new was read.
+            The changes; None if nothing new was read.
         """
         fold = Fold(self._store, number)
         position = tracked.position

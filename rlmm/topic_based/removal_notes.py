@@ -1,4 +1,4 @@
-"""What a look of the remover says: to the cluster's list of removals, and to the operator."""
+"""Results of a look of the remover, for the cluster's list of removals and for the operator."""
 
 import logging
 from collections.abc import Callable
@@ -32,10 +32,10 @@ class _Found(NamedTuple):
 
 
 class RemovalNotes:
-    """Notes what is found; by one look at a time.
+    """Notes the results of looks, one look at a time.
 
     Attributes:
-        unhealthy, yellow: what the last look found that only an operator can settle.
+        unhealthy, yellow: Findings of the last look that need an operator.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class RemovalNotes:
         is_whole: bool,
         may_write: Callable[[], bool],
     ) -> None:
-        """Note what a look has found.
+        """Note the results of a look.
 
         Args:
-            known: user partitions of the metadata partitions that are led here.
-            image: asked for after that.
-            is_whole: whether `known` are all that there are: only then the list is settled.
-            may_write: asked before each record.
+            known: User partitions of the metadata partitions that this broker leads.
+            image: Requested after `known` was read.
+            is_whole: Whether `known` is complete: only then topics leave the list.
+            may_write: Asked before each record.
         """
         found = self._find(known, image)
         self._tell(found)
@@ -70,14 +70,14 @@ class RemovalNotes:
             self._not_taken = ()
             try:
                 self._note_emptied(known, image)
-            except NotTakenError as error:  # deleting waits for no answer
+            except NotTakenError as error:  # deletions do not wait for this answer
                 self._not_taken = (HealthReason.REMOVALS_NOT_TAKEN.text(error=error),)
             self._tell(found)
 
     def _note_emptied(self, known: list[PartitionDeletion], image: ClusterImage) -> None:
-        """Take off the list what nothing has been left of for the grace time.
+        """Remove topics from the list that have had nothing left for the grace time.
 
-        The grace time is for ids that no record has named yet: one may be on its way.
+        The grace time is for ids that no record has named yet: a record may be on its way.
         """
         left = {one.partition.topic_id for one in known if one.state is not _FINISHED}
         now_ms, before = self._clock.monotonic_ms(), self._nothing_left_since_ms
@@ -88,7 +88,7 @@ class RemovalNotes:
             self._cluster.topics_emptied(done)
             log.info("removed topics have left the remote store: count=%d", len(done))
 
-    # -- what an operator has to know
+    # -- findings for an operator
 
     def _tell(self, found: _Found) -> None:
         unhealthy = tuple(dict.fromkeys((*found.unhealthy, *self._not_taken)))
@@ -119,4 +119,4 @@ class RemovalNotes:
             segments = self._manager.list_segments(known.partition)
             return known.state is not None or next(iter(segments), None) is not None
         except MetadataError:
-            return False  # its metadata partition is read again just now
+            return False  # its metadata partition is being read again

@@ -1,10 +1,9 @@
-"""Whether the remote data of a partition may go: what the cluster says of its topic id.
+"""Whether the remote data of a partition may be deleted, by its topic id in the cluster.
 
-Pure. Only a removal that was *read* in the committed metadata log of the own cluster lets data go.
-That an id is absent from an image proves nothing: the image may be of an earlier time, or of
-another log. An id never comes back, so a removal that was read stays true in that log; but the log
-may be replaced by an earlier copy of it, so it is read again before each step that cannot be taken
-back.
+Pure. Only a removal that was *read* in the committed metadata log of this cluster permits deletion.
+The absence of an id from an image proves nothing: the image may be of an earlier time, or of
+another log. An id is never reused, so a removal that was read stays true in that log. But the log
+may be replaced by an earlier copy of it, so the image is read again before each irreversible step.
 """
 
 from collections.abc import Iterable
@@ -20,14 +19,14 @@ _NAMED_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """What the committed metadata log of a cluster says of topics.
+    """The topics in the committed metadata log of a cluster.
 
     Attributes:
-        topic_ids: of the topics that exist (16 raw bytes each).
-        removed_ids: of tiered topics whose removal was read, until nothing is left of them.
-        cluster_id: whose log it is.
-        removals_are_listed: the controllers keep a list of removed ids, so that an id that neither
-            exists nor was removed is never an ordinary one. Those of Apache Kafka do not.
+        topic_ids: Ids of the topics that exist (16 raw bytes each).
+        removed_ids: Ids of tiered topics whose removal was read, until nothing is left of them.
+        cluster_id: The cluster of the log.
+        removals_are_listed: The controllers keep a list of removed ids. So an id that neither
+            exists nor was removed is never an ordinary one. Controllers of Apache Kafka keep none.
     """
 
     topic_ids: frozenset[bytes]
@@ -37,7 +36,7 @@ class ClusterImage:
 
 
 class Standing(Enum):
-    """How a partition's topic stands in the cluster."""
+    """State of a partition's topic in the cluster."""
 
     LIVING = "living"
     REMOVED = "removed"
@@ -47,7 +46,7 @@ class Standing(Enum):
 
 
 def standing_of(known: PartitionDeletion, image: ClusterImage) -> Standing:
-    """Validate a partition by the image; only REMOVED lets anything go."""
+    """The standing of a partition by the image; only REMOVED permits deletion."""
     topic_id = known.partition.topic_id
     if topic_id in image.topic_ids:
         return Standing.LIVING if known.state is None else Standing.MARKED_BUT_EXISTS
@@ -57,7 +56,7 @@ def standing_of(known: PartitionDeletion, image: ClusterImage) -> Standing:
 
 
 def text_of(standing: Standing, known: PartitionDeletion) -> HealthText:
-    """What an operator has to know of a partition that can neither live nor go; by topic id."""
+    """The health reason of a partition that is neither used nor deleted; by topic id."""
     topic_id = uuid_to_text(known.partition.topic_id)
     topic = f"topic {known.partition.topic} (id {topic_id})"
     match standing:
@@ -70,7 +69,7 @@ def text_of(standing: Standing, known: PartitionDeletion) -> HealthText:
 
 
 def first_of(texts: Iterable[HealthText]) -> tuple[HealthText, ...]:
-    """The first ones, each once, and how many more there are."""
+    """The first ones, each once, and the number of the others."""
     lines = tuple(dict.fromkeys(texts))
     more = len(lines) - _NAMED_MAX
     return lines if more <= 0 else (*lines[:_NAMED_MAX], HealthReason.MORE_TOPICS.text(count=more))

@@ -1,4 +1,4 @@
-"""What the remover of deleted topics stands on: its cluster, the store, its settings."""
+"""Collaborators of the remover of deleted topics: its cluster, the store, its settings."""
 
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
@@ -12,7 +12,7 @@ from runtime.clock import Clock
 from runtime.executors import make_mutex
 
 IMAGE_AGE_MAX_MS = 1_000
-"""An image is asked for again where the last one is older."""
+"""Older images are requested again."""
 
 
 class NotTakenError(TidemarkError):
@@ -20,11 +20,11 @@ class NotTakenError(TidemarkError):
 
 
 WatchCall = Callable[[Callable[[], None]], AbstractContextManager[None]]
-"""Watches a plugin call while its block runs, and calls what it is given if that hangs."""
+"""Watches a plugin call while its block runs, and calls its argument if the call hangs."""
 
 
 class RemovedTopics(Protocol):
-    """What the remover asks of its cluster, and tells it."""
+    """The cluster, as the remover uses it."""
 
     def image(self) -> ClusterImage | None:
         """The newest committed image, of a high watermark that was confirmed after this call.
@@ -34,10 +34,10 @@ class RemovedTopics(Protocol):
         ...
 
     def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
-        """Nothing is left of these: they leave the list; returns once that is committed.
+        """Nothing is left of these topics: they leave the list; returns once that is committed.
 
         Raises:
-            NotTakenError: it is not.
+            NotTakenError: It is not committed.
         """
         ...
 
@@ -46,7 +46,7 @@ class DeletesSegments(Protocol):
     """The side of a storage plugin that the remover needs."""
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """See RemoteStorageManager."""
+        """Delete the segment's objects, with the promises of RemoteStorageManager."""
         ...
 
 
@@ -55,11 +55,11 @@ class RemoverConfig:
     """Settings of a remover.
 
     Attributes:
-        cluster_id: of this cluster; images of another are not believed.
-        node_id: this broker, written into records.
-        grace_ms: from PARTITION_MARKED to PARTITION_STARTED.
-        copy_max_ms: the copy maximum of the cluster.
-        write_wait_ms: how long a pass waits for one write.
+        cluster_id: Of this cluster; images of another one are ignored.
+        node_id: This broker, written into records.
+        grace_ms: From PARTITION_MARKED to PARTITION_STARTED.
+        copy_max_ms: The copy maximum of the cluster.
+        write_wait_ms: How long a pass waits for one write.
     """
 
     cluster_id: str
@@ -79,11 +79,11 @@ def _unwatched(_: Callable[[], None]) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreGate:
-    """What stands between a remover and the store.
+    """Checks between a remover and the store.
 
     Attributes:
-        watch_call: watches each call of the plugin.
-        may_write: whether the store may be written to.
+        watch_call: Watches each call of the plugin.
+        may_write: Whether the store may be written to.
     """
 
     watch_call: WatchCall = _unwatched
@@ -94,22 +94,22 @@ OPEN_GATE = StoreGate()
 
 
 class NewestImage:
-    """One image for all partitions; asked for from many threads, one of which asks the cluster."""
+    """One image for all partitions, from many threads; one of them requests it from the cluster."""
 
     def __init__(self, cluster: RemovedTopics, cluster_id: str, clock: Clock) -> None:
-        """Images of a cluster with another id are not believed."""
+        """Images of a cluster with another id are ignored."""
         self._cluster, self._cluster_id, self._clock = cluster, cluster_id, clock
         self._lock = make_mutex()
         self._image: ClusterImage | None = None
         self._asked_ms = 0
 
     def ask(self) -> ClusterImage | None:
-        """The newest there is; None where there is none to be believed."""
+        """The newest image, None if there is none of this cluster."""
         with self._lock:
             return self._ask()
 
     def recent(self) -> ClusterImage | None:
-        """The same, or one that was asked for a moment ago."""
+        """The newest image, or one that was requested a moment ago."""
         with self._lock:
             age_ms = self._clock.monotonic_ms() - self._asked_ms
             if self._image is None or age_ms > IMAGE_AGE_MAX_MS:

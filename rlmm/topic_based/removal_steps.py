@@ -1,7 +1,7 @@
-"""What is next for a removed partition, by its metadata, the image and the time.
+"""The next steps of a removed partition, from its metadata, the image and the time.
 
-`of` is a generator that yields effects and is sent nothing: a turn runs them for real, a
-simulation one by one, and stops between any two. The removal is looked up again when the steps
+`of` is a generator that yields effects and is sent nothing. A slice performs them all; a simulation
+performs them one by one, and stops between any two. The removal is looked up again when the steps
 begin, before PARTITION_STARTED, and before each segment.
 """
 
@@ -47,7 +47,7 @@ RemoverEffect = WritePartition | WriteSegment | DeleteObjects
 
 
 class RemovalSteps:
-    """Gives the steps of all partitions; those of one are taken by one thread at a time."""
+    """The steps of all partitions; one thread at a time uses those of a partition."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class RemovalSteps:
         self._emptied: set[bytes] = set()
 
     def of(self, partition: TopicIdPartition) -> Iterator[RemoverEffect]:
-        """What to do next, step by step, as far as it can go now."""
+        """The next steps, in order, as far as they are possible now."""
         if not self._is_removed(partition):
             return
         if self._state(partition) is None:

@@ -1,21 +1,22 @@
-"""Removes what deleted topics left in the store: reconciles metadata with the image.
+"""Deletes the remote data of deleted topics: reconciles metadata with the image.
 
-The broker that leads a metadata partition does it for all user partitions in it; no broker that
-hosted them is needed, and no message can be lost: a look says which partitions have something left,
-and a slice of each does what is next. For a topic id whose removal was read (`removal_policy`):
+The broker that leads a metadata partition does it for all user partitions in it. It needs no broker
+that hosted them, and no message that could be lost. A look finds the partitions that have something
+left, and a slice of each does the next steps. For a topic id whose removal was read
+(`removal_policy`):
 
-1. PARTITION_MARKED: from its place on every reader refuses all other writers of the id;
-2. after the grace time PARTITION_STARTED;
-3. each segment: DELETE_SEGMENT_STARTED, its objects, and when the copy maximum has passed since its
-   STARTED was first seen, its objects once more and DELETE_SEGMENT_FINISHED (a late PUT may have
-   landed in between);
-4. PARTITION_FINISHED, which readers refuse while a segment is left;
-5. the id leaves the cluster's list of removals when no partition of it has had anything left for
+1. PARTITION_MARKED. From its place on every reader refuses all other writers of the id.
+2. PARTITION_STARTED, after the grace time.
+3. For each segment: DELETE_SEGMENT_STARTED, then its objects. When the copy maximum has passed
+   since its STARTED was first seen: its objects again, since a late PUT may have landed, and
+   DELETE_SEGMENT_FINISHED.
+4. PARTITION_FINISHED, which readers refuse while a segment is left.
+5. The id leaves the cluster's list of removals when no partition of it has had anything left for
    the grace time.
 
 Partitions do not wait for each other: each has slices of its own, in threads of their own. Before
-each record and each deletion it is asked whether the store may be written to: when another machine
-claims the store, all slices end there.
+each record and each deletion the slice checks that the store may be written to: when another
+machine claims the store, all slices end there.
 """
 
 import logging
@@ -58,15 +59,16 @@ from runtime.log_context import Outage
 log = logging.getLogger(__name__)
 
 SLICE_MS: Final = 10_000
-"""A slice ends with the segment that it is at then: other partitions wait for a thread."""
+"""A slice ends with the segment that it works on at this time: other partitions wait for a
+thread."""
 
 
 def _nobody() -> None:
-    """Nobody waits for the slice."""
+    """The default listener, which does nothing."""
 
 
 class _Slice:
-    """One slice of a partition; given up where a call of the plugin hangs."""
+    """One slice of a partition; abandoned if a plugin call hangs."""
 
     __slots__ = ("_on_given_up", "is_given_up")
 
@@ -80,7 +82,7 @@ class _Slice:
 
 
 class Remover:
-    """Looks, by one thread at a time, and runs slices of partitions, of many at a time."""
+    """Looks, in one thread at a time, and runs slices of many partitions in parallel."""
 
     def __init__(
         self,
@@ -94,12 +96,12 @@ class Remover:
         """Make it.
 
         Args:
-            manager: the metadata manager.
-            storage: the plugin.
-            cluster: images, and the list of removals.
-            config: settings.
-            clock: time.
-            gate: watches each call of the plugin, and is asked before each record and call.
+            manager: The metadata manager.
+            storage: The plugin.
+            cluster: Images, and the list of removals.
+            config: Settings.
+            clock: Time.
+            gate: Watches each plugin call, and is consulted before each record and call.
         """
         self._manager, self._storage = manager, storage
         self._node_id, self._write_wait_ms = config.node_id, config.write_wait_ms
@@ -115,20 +117,20 @@ class Remover:
 
     @property
     def unhealthy(self) -> tuple[HealthText, ...]:
-        """What the last look found that only an operator can settle."""
+        """Findings of the last look that need an operator."""
         return self._notes.unhealthy
 
     @property
     def yellow(self) -> tuple[HealthText, ...]:
-        """The same, where it harms nobody."""
+        """Findings of the last look that do no harm."""
         return self._notes.yellow
 
     def look(self) -> list[TopicIdPartition]:
-        """Validate all partitions; say which were removed and have something left.
+        """Validate all partitions; returns those that were removed and have something left.
 
-        One with a call that hangs is excluded.
+        A partition with a hanging call is left out.
         """
-        # Before the image: whoever wrote these records had read of the topic.
+        # Before the image: the writers of these records had read of their topics.
         is_whole = self._manager.leads_all()
         known = self._manager.led_partitions()
         is_whole = is_whole and self._manager.leads_all()
@@ -149,11 +151,11 @@ class Remover:
     def remove(
         self, partition: TopicIdPartition, on_given_up: Callable[[], None] = _nobody
     ) -> bool:
-        """Take a partition as far as it can go now; say whether its slice was over before.
+        """Delete a partition as far as possible now; returns whether its slice ended before that.
 
-        A failure is told and left to the next slice. `on_given_up` is called, from another thread,
-        when a call of the plugin hangs: this slice does nothing more then, also if the call returns
-        after all. While it hangs another slice of the partition does nothing at all.
+        A failure is logged and left to the next slice. `on_given_up` is called, from another
+        thread, when a plugin call hangs. This slice does nothing more then, even if the call
+        returns later. While the call hangs, another slice of the partition does nothing at all.
         """
         current = _Slice(on_given_up)
         with self._lock:
@@ -205,13 +207,13 @@ class Remover:
             self._outage.succeeded()
 
     def steps(self, partition: TopicIdPartition) -> Iterator[RemoverEffect]:
-        """What to do next for a removed partition, step by step."""
+        """The next steps of a removed partition, in order."""
         return self._steps.of(partition)
 
     def perform(
         self, effect: RemoverEffect, current: _Slice | None = None
     ) -> "Future[None] | None":
-        """Do an effect; a write's future is returned, objects are deleted before this returns."""
+        """Perform an effect; returns a write's future; objects are deleted before this returns."""
         match effect:
             case WritePartition(partition, state):
                 return self._manager.put_partition_delete(partition, state)

@@ -1,4 +1,4 @@
-"""What the manager keeps per user partition, per metadata partition and per write under way."""
+"""The manager's state per user partition, per metadata partition and per pending write."""
 
 from collections import OrderedDict
 from concurrent.futures import Future
@@ -16,7 +16,7 @@ from runtime.health_reasons import HEALTHY, HealthText
 
 
 class Stage(Enum):
-    """How far owning or following a partition has come."""
+    """Progress of owning or following a partition."""
 
     CATCHING_UP = "catching up"
     BARRIER = "barrier"
@@ -29,15 +29,15 @@ class Role:
     """This broker's part in one user partition.
 
     Attributes:
-        fence: the pair it writes under; None: it only follows.
-        home: the metadata partition that holds its records.
-        metadata_offset: of the image the owner saw the topic in, written into its barrier.
-        deposed: a higher fence than ours was read.
-        superseded: it ends at the engine's next turn; any thread may say so.
-        log_start: what its records carry since it has settled, -1 before.
-        unclean_epoch: of the last unclean election it knows of; its records carry it.
-        catching_up: of callers that wait until all is read that was there at their call.
-        asked_ms: when the last of them came, -1 before.
+        fence: Fence of its writes; None: it only follows.
+        home: The metadata partition of its records.
+        metadata_offset: Of the image in which the owner saw the topic, written into its barrier.
+        deposed: A higher fence was read.
+        superseded: It ends at the engine's next turn; any thread may set it.
+        log_start: Log start offset that its records carry once it has settled, -1 before.
+        unclean_epoch: Of the last unclean election it knows; its records carry it.
+        catching_up: Futures of callers that wait until the end at their call was read.
+        asked_ms: Time of the latest such call, -1 before.
     """
 
     partition: TopicIdPartition
@@ -55,11 +55,11 @@ class Role:
 
     @property
     def is_ready(self) -> bool:
-        """Whether what was read may be validated by."""
+        """Whether the state that was read may be used for validation."""
         return self.stage is Stage.READY and not self.deposed and not self.superseded
 
     def stamped(self, event: MetadataEvent) -> MetadataEvent:
-        """The event with what each record of this owner carries."""
+        """The event with the values that each record of this owner carries."""
         stamp = replace(event.stamp, log_start=self.log_start, unclean_epoch=self.unclean_epoch)
         return replace(event, stamp=stamp)
 
@@ -74,17 +74,17 @@ class Tracked:
     """A metadata partition that is being read.
 
     Attributes:
-        position: what is in the store.
-        roles: in its user partitions that this broker owns or follows.
-        without_barrier: owners among them that have not written their barrier yet, in order.
-        led: this broker leads it and removes deleted topics in it.
-        caught_up: the end was reached since reading began here: the log confirms what is cached,
-            look-ups may be answered and barriers written. It says nothing of what came later.
-        end_reads: reads to an end that the log had after somebody asked.
-        fresh_for_remover: read to an end that the log had after this broker began to lead it.
-        writes: under way, in the order of the calls.
-        verdicts: of records of our writes that were read before their append was answered.
-        unreadable: why it cannot be read on, empty while it can.
+        position: The position in the store.
+        roles: In its user partitions that this broker owns or follows.
+        without_barrier: Owners among them that have not written their barrier yet, in order.
+        led: This broker leads it and removes deleted topics in it.
+        caught_up: The end was reached since reading began here. The log confirms the cached state,
+            look-ups may be answered and barriers written. Later records may be missing.
+        end_reads: Reads to an end that the log had after a call.
+        fresh_for_remover: Read to an end that the log had after this broker began to lead it.
+        writes: Pending ones, in the order of the calls.
+        verdicts: Of records of our writes that were read before their append was answered.
+        unreadable: Why reading cannot continue, empty while it can.
     """
 
     position: Position
@@ -100,19 +100,19 @@ class Tracked:
 
     @property
     def may_validate(self) -> bool:
-        """Whether the remover may validate by what was read."""
+        """Whether the remover may use the state that was read."""
         return self.led and self.caught_up and self.fresh_for_remover
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is waited for that reading brings on.
+        """Whether reading will end some wait.
 
-        Of an unreadable one nothing comes before its damage ends, which may last.
+        An unreadable partition brings nothing before its damage ends, which may take long.
         """
         return not self.unreadable and bool(self.writes or self.end_reads or self.without_barrier)
 
     def begin(self, role: Role) -> None:
-        """A role is to catch up, as one that was just taken or whose log is in doubt."""
+        """Let a role catch up: it has just begun, or its log is in doubt."""
         self.roles[role.key], role.stage = role, Stage.CATCHING_UP
         if role.fence is not None:
             self.without_barrier[role.key] = role

@@ -1,4 +1,4 @@
-"""The manager's settings: what it finds under `rlmm.config.` and what the broker adds."""
+"""The manager's settings, from `rlmm.config.` and from the broker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,18 +12,19 @@ _SECURITY = ("security.protocol", "sasl.mechanism", "sasl.username", "sasl.passw
 
 @dataclass(frozen=True, slots=True)
 class ManagerSettings:
-    """Read once at start.
+    """Settings, read once at the start.
 
     Attributes:
-        node_id: this broker, written into records.
-        cluster_id: the Kafka cluster; a cache of another one is thrown away.
-        directory: where the cache lies.
-        bootstrap_servers: where the clients reach the broker; empty while that is not known.
-        security: how they authenticate themselves there; holds a password, and is not shown.
-        consume_wait_ms: how long a write may take until it is read back.
-        initialization_retry_max_ms: how long the topic may be missing at start.
-        initialization_retry_interval_ms: pause between two looks at it, doubled each time.
-        producer, consumer: settings passed through to the Kafka clients.
+        node_id: This broker, written into records.
+        cluster_id: The Kafka cluster; a cache of another one is removed.
+        directory: Of the cache.
+        bootstrap_servers: Address of the broker for the clients; empty while it is not known.
+        security: Settings of their authentication; holds a password, and is not shown.
+        consume_wait_ms: Longest time of a write until it is read back.
+        initialization_retry_max_ms: How long the topic may be missing at the start.
+        initialization_retry_interval_ms: Pause between two look-ups of the topic, doubled each
+            time.
+        producer, consumer: Settings passed through to the Kafka clients.
     """
 
     node_id: int
@@ -39,10 +40,10 @@ class ManagerSettings:
 
 
 def parse(configs: Mapping[str, str], *, is_reachable: bool = True) -> ManagerSettings:
-    """Read the settings; `is_reachable` says whether those of the way to the broker are there.
+    """Read the settings; `is_reachable`: those of the connection to the broker are there.
 
     Raises:
-        ValueError: key, value and what is allowed.
+        ValueError: Key, value and the allowed values.
     """
     common = _with_prefix(configs, _COMMON)
     return ManagerSettings(

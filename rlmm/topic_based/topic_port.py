@@ -1,9 +1,9 @@
-"""What the manager asks of `__remote_log_metadata`, as a port.
+"""The manager's access to `__remote_log_metadata`, as a port.
 
-One thread calls all methods but `append` and `refused`; callbacks of appends and all events come
+One thread calls all methods except `append` and `refused`. Callbacks of appends and all events come
 out of `poll`, in that thread. Appends of one port to one metadata partition land in the order of
-the calls, or not at all (FIFO per writer); the fence argument needs it. A port never retries beyond
-that promise.
+the calls, or not at all (FIFO per writer); the fence depends on it. A port never retries in a way
+that breaks this promise.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from runtime.health_reasons import HealthReason, HealthText
 
 
 def damaged(partition: int, offset: int) -> HealthText:
-    """That a metadata partition cannot be read on from `offset`."""
+    """The health reason of a metadata partition that cannot be read from `offset` on."""
     return HealthReason.METADATA_DAMAGED.text(
         name=f"{REMOTE_LOG_METADATA_TOPIC}-{partition}",
         offset=offset,
@@ -27,13 +27,13 @@ def damaged(partition: int, offset: int) -> HealthText:
 
 
 def without_end(partition: int, seconds: int) -> HealthText:
-    """That nobody says up to where a metadata partition must be read."""
+    """The health reason of a metadata partition whose end no broker returns."""
     name = f"{REMOTE_LOG_METADATA_TOPIC}-{partition}"
     return HealthReason.METADATA_END.text(name=name, seconds=seconds)
 
 
 class TopicUnavailableError(TidemarkError):
-    """The topic does not exist yet, or nobody answers for it now."""
+    """The topic does not exist yet, or no broker answers for it now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,10 @@ class ReachedEnd:
 
 @dataclass(frozen=True, slots=True)
 class Diverged:
-    """The position lies beyond the log's end, or its leader epoch is not the log's there.
+    """The position is beyond the log's end, or its leader epoch is not the log's there.
 
-    What was read from this partition is not what the topic says; it must be read again.
+    The records that were read from this partition are not those of the topic; it must be read
+    again.
     """
 
     partition: int
@@ -67,12 +68,12 @@ class Diverged:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """The partition cannot be read on: a batch is damaged.
+    """Reading cannot continue: a batch is damaged.
 
-    Said again as long as that is so; other events of the partition say that it no longer is.
+    Repeated as long as that lasts; any other event of the partition means that it has ended.
 
     Attributes:
-        reason: for people, with partition, offset and remedy.
+        reason: With partition, offset and remedy.
     """
 
     partition: int
@@ -84,7 +85,7 @@ TopicEvent = TopicRecord | ReachedEnd | Diverged | Unreadable
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The append is durable at `offset`; -1 where the broker could not say which."""
+    """The append is durable at `offset`; -1 if the broker did not return the offset."""
 
     offset: int
 
@@ -104,15 +105,15 @@ class TopicPort(Protocol):
     """A client of the metadata topic.
 
     Attributes:
-        failure: why it can never append again, None while it can.
+        failure: Why it can never append again, None while it can.
     """
 
     failure: str | None
 
     def refused(self) -> HealthText:
-        """Which brokers refused these clients of late, and why; `HEALTHY` where none did.
+        """Brokers that refused these clients recently, with the reason; `HEALTHY` if none did.
 
-        It is called from any thread, and never waits.
+        Called from any thread; never waits.
         """
         ...
 
@@ -127,23 +128,23 @@ class TopicPort(Protocol):
     def assign(self, positions: Mapping[int, Position]) -> None:
         """Read exactly these partitions from now on, each from its position.
 
-        A position that the log does not confirm is reported as `Diverged`, then and whenever the
-        partition gets a new leader epoch; that partition is not read on. Where a partition is read
-        to its end, `ReachedEnd` says so, at least once after each call of this.
+        A position that the log does not confirm is reported as `Diverged`, now and whenever the
+        partition gets a new leader epoch; reading that partition stops. At the end of a partition
+        `ReachedEnd` is reported, at least once after each call of this.
         """
         ...
 
     def append(self, partition: int, value: bytes, on_done: Callable[[AppendResult], None]) -> None:
         """Append a record (key null); any thread may call.
 
-        `on_done` is called once: from `poll`, or at once where the append cannot be tried.
+        `on_done` is called once: from `poll`, or at once if the append cannot be tried.
         """
         ...
 
     def ask_end(self, partition: int, on_done: Callable[[int | None], None]) -> None:
-        """Ask the log for its end as it is now: the first offset that cannot be read yet.
+        """Request the log's present end: the first offset that cannot be read yet.
 
-        `on_done` is called once, from `poll`; with None where nobody answered.
+        `on_done` is called once, from `poll`; with None if no broker answered.
         """
         ...
 
@@ -152,7 +153,7 @@ class TopicPort(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of connections; appends without a result get none."""
+        """Close connections; pending appends get no result."""
         ...
 
 
@@ -172,10 +173,10 @@ def murmur2(data: bytes) -> int:
 
 
 def metadata_partition_for(partition: TopicIdPartition, partition_count: int) -> int:
-    """The metadata partition in which all records of a user partition lie.
+    """The metadata partition that holds all records of a user partition.
 
-    Kafka's rule: murmur2 of the 4 bytes of Java's `Objects.hash(id's low half, high half,
-    partition)`.
+    Kafka's rule: murmur2 of the 4 bytes of Java's
+    `Objects.hash(id's low half, high half, partition)`.
     """
     low = int.from_bytes(partition.topic_id[8:], "big")
     high = int.from_bytes(partition.topic_id[:8], "big")

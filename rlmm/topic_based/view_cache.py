@@ -1,7 +1,7 @@
-"""Views of the partitions that were asked for lately, built from the store, in bounded memory.
+"""Views of recently used partitions, built from the store, in bounded memory.
 
-A view that is held is kept up to date change by change; one that is not held costs nothing, and a
-scan of the store when it is asked for. With them goes what the remover needs of all partitions.
+A cached view is updated change by change. Any other view costs nothing, and a scan of the store
+when it is requested. The cache also has the remover's state of all partitions.
 """
 
 from collections import OrderedDict
@@ -13,14 +13,14 @@ from rlmm.store import Changes, MetadataStore, PartitionKey
 from rlmm.topic_based.deletions import DeletionCache
 
 SEGMENTS_MAX = 20_000
-"""About a kilobyte each; a view counts as one more, for there are many of deleted topics."""
+"""About a kilobyte each; a view counts as one more, since there are many of deleted topics."""
 
 
 class ViewCache:
-    """Gives views; not thread-safe.
+    """Views of user partitions; not thread-safe.
 
     Attributes:
-        deletions: of the metadata partitions that are led.
+        deletions: Of the metadata partitions that this broker leads.
     """
 
     def __init__(self, store: MetadataStore, segments_max: int = SEGMENTS_MAX) -> None:
@@ -46,7 +46,7 @@ class ViewCache:
         return view
 
     def apply(self, metadata_partition: int, changes: Changes) -> None:
-        """Take over what was just written to the store."""
+        """Apply changes that were just written to the store."""
         self.deletions.apply(metadata_partition, changes)
         for (partition, segment_id), change in changes.segments.items():
             view = self._views.get((metadata_partition, partition))
@@ -64,7 +64,7 @@ class ViewCache:
             self._segments -= 1 + len(view)
 
     def drop(self, metadata_partition: int) -> None:
-        """Forget all views of a metadata partition."""
+        """Drop all views of a metadata partition."""
         self.deletions.drop(metadata_partition)
         for key in [key for key in self._views if key[0] == metadata_partition]:
             self._drop_view(key)

@@ -1,4 +1,4 @@
-"""Records that were handed to the port and are not yet read back, found without a walk."""
+"""Pending writes: records that went to the port and are not read back yet, found without a scan."""
 
 import heapq
 from collections import Counter
@@ -17,15 +17,15 @@ R = TypeVar("R")
 
 @dataclass(slots=True, eq=False)
 class Write(Generic[R]):
-    """A record that was handed to the port and is not yet read back.
+    """A record that went to the port and is not read back yet.
 
     Attributes:
-        role: of its owner; None: the remover's.
-        done: of the caller; None: part of a barrier that a later record completes.
-        ends_barrier: the barrier of `role` is complete when this one is read back.
-        offset: where the log has it, as far as known.
-        failure: why it will not be, and whether that is certain.
-        number: counts the calls.
+        role: Of its owner; None: the remover's.
+        done: Of the caller; None: part of a barrier that a later record completes.
+        ends_barrier: The barrier of `role` is complete when this record is read back.
+        offset: Its offset in the log, if known; -1: written at an unknown offset.
+        failure: The error of the append; `maybe_written` says whether it may still land.
+        number: Number of the call.
     """
 
     event: MetadataEvent
@@ -39,7 +39,7 @@ class Write(Generic[R]):
     number: int = 0
 
     def lost(self, position: int, now_ms: int) -> str | None:
-        """Why nobody will know its outcome, where all below `position` was read; None: it waits."""
+        """Why its outcome stays unknown once all below `position` was read; None: it may come."""
         if self.offset is not None and position > self.offset:
             return "nobody knows its place" if self.offset < 0 else "its place was passed unseen"
         if self.failure is None and now_ms >= self.deadline_ms:
@@ -51,7 +51,7 @@ _IN_ORDER = attrgetter("number")
 
 
 class Writes(Generic[R]):
-    """Those of one metadata partition, in the order of the calls; not thread-safe.
+    """Pending writes of one metadata partition, in the order of the calls; not thread-safe.
 
     Their deadlines must not fall in that order.
     """
@@ -60,8 +60,8 @@ class Writes(Generic[R]):
 
     def __init__(self) -> None:
         self._writes: dict[Write[R], None] = {}
-        self._answered: list[Write[R]] = []  # without a place
-        self._placed: list[tuple[int, int, Write[R]]] = []  # a heap by offset, with some removed
+        self._answered: list[Write[R]] = []  # without an offset
+        self._placed: list[tuple[int, int, Write[R]]] = []  # a heap by offset, some are removed
         self._added = 0
         self._by_role: dict[int, dict[Write[R], None]] = {}  # by identity of the role, or of None
         self._by_partition: Counter[tuple[PartitionKey, Fence]] = Counter()
@@ -76,7 +76,7 @@ class Writes(Generic[R]):
         return write in self._writes
 
     def add(self, write: Write[R]) -> None:
-        """One more is under way."""
+        """Add a pending write."""
         self._added += 1
         write.number = self._added
         self._writes[write] = None
@@ -84,7 +84,7 @@ class Writes(Generic[R]):
         self._by_partition[_names(write.event)] += 1
 
     def remove(self, write: Write[R]) -> None:
-        """It is read back, or given up."""
+        """Remove a write that is read back or given up."""
         del self._writes[write]
         of_role = self._by_role[id(write.role)]
         del of_role[write]
@@ -96,7 +96,7 @@ class Writes(Generic[R]):
             del self._by_partition[names]
 
     def answered(self, write: Write[R]) -> None:
-        """The port has said what became of it, which is noted there."""
+        """The port's answer is noted in the write."""
         if write not in self._writes:
             return
         if write.offset is None or write.offset < 0:
@@ -105,9 +105,10 @@ class Writes(Generic[R]):
             heapq.heappush(self._placed, (write.offset, write.number, write))
 
     def take_due(self, position: int, now_ms: int) -> list[Write[R]]:
-        """Those that the next record to read, the port's answer or the time decides, in order.
+        """Writes to be decided by the next record, the port's answer or the time, in order.
 
-        They are not removed. A place is told once: what is read on from `position` ends its write.
+        They are not removed. Each offset is returned once: the records that are read from
+        `position` on end its write.
         """
         due, self._answered = dict.fromkeys(self._answered), []
         while self._placed and self._placed[0][0] < position:
@@ -119,14 +120,14 @@ class Writes(Generic[R]):
         return sorted((write for write in due if write in self._writes), key=_IN_ORDER)
 
     def take_of(self, role: R | None) -> list[Write[R]]:
-        """Remove and return those of a role; None: the remover's."""
+        """Remove and return the writes of a role; None: the remover's."""
         found = list(self._by_role.get(id(role), ()))
         for write in found:
             self.remove(write)
         return found
 
     def await_event(self, event: MetadataEvent) -> bool:
-        """Whether a record may be one of them."""
+        """Whether a record may be a pending write."""
         return _names(event) in self._by_partition
 
 

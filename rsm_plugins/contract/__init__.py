@@ -1,6 +1,6 @@
-"""Every promise of `RemoteStorageManager`, as methods that need nothing but the standard library.
+"""The promises of `RemoteStorageManager`, as methods that need only the standard library.
 
-`rsm_plugins.testing` makes tests of them, `tidemark rsm check` asks them of a live store.
+`rsm_plugins.testing` makes tests of them; `tidemark rsm check` checks them on a live store.
 """
 
 from rsm_plugins.contract.claiming import ClaimPromises
@@ -27,4 +27,4 @@ class AllPromises(
     ListingPromises,
     ClaimPromises,
 ):
-    """What every storage plugin promises."""
+    """The promises of every storage plugin."""

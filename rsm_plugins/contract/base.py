@@ -1,4 +1,4 @@
-"""What every group of promises stands on: a scratch topic of its own; what an author may set."""
+"""The base of every group of promises: a scratch topic, and attributes for the author."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -18,24 +18,25 @@ _NO_SETTINGS: Mapping[str, str] = {}
 
 
 class Stopped(BaseException):
-    """The run was ended while this promise was asked; no plugin call may start any more."""
+    """The run was ended during this promise; no plugin call may start any more."""
 
 
 class Promises:
     """A promise is a method `test_...` whose docstring is the promise as a sentence.
 
-    It takes a configured plugin as `manager` (or as `unreachable_manager`, whose store does not
-    answer, as `refusing_manager`, whose store takes no writes, or in a `flaky_store`, some of whose
-    requests fail), raises AssertionError where the promise is broken, and `unittest.SkipTest` where
-    it cannot be asked. Each gets an instance of its own, and so a topic of its own: the store need
-    not be empty, and several runs may share it.
+    Its parameter is a configured plugin, `manager`. Some promises take another one instead. The
+    store of `unreachable_manager` does not answer, the store of `refusing_manager` accepts no
+    writes, and some requests of a `flaky_store` fail. A broken promise raises AssertionError, one
+    that does not apply `unittest.SkipTest`. Each promise has an instance and so a topic of its own:
+    the store need not be empty, and several runs may share it.
 
     Attributes:
-        large_segment_bytes: size of the large segments; above the size from which the plugin
-            copies in parts, so that those paths are crossed.
-        deadline_s: no call and no promise takes longer.
-        wrong_settings: each is refused by `configure`. Empty: taken from `SETTINGS` of the plugin.
-        settings: with which the plugin was configured; helps where `wrong_settings` is empty.
+        large_segment_bytes: Size of the large segments. It must be above the size from which the
+            plugin copies in parts, so that these paths are tested.
+        deadline_s: Bound of each call and of each promise, in seconds.
+        wrong_settings: Each is refused by `configure`. Empty: derived from `SETTINGS` of the
+            plugin.
+        settings: Those of the configured plugin; used where `wrong_settings` is empty.
     """
 
     large_segment_bytes: int = 12 << 20
@@ -51,7 +52,7 @@ class Promises:
 
     @cached_property
     def made(self) -> dict[object, RemoteLogSegmentMetadata]:
-        """Every segment that was or may have been copied, as last known."""
+        """Every segment that was or may have been copied, with its latest metadata."""
         return {}
 
     @cached_property
@@ -69,7 +70,7 @@ class Promises:
         start_offset: int = 0,
         size_bytes: int = len(samples.LOG_BYTES),
     ) -> RemoteLogSegmentMetadata:
-        """Metadata of a segment of the scratch topic; `number` makes its id."""
+        """Metadata of a segment of the scratch topic; its id is made from `number`."""
         if self.stopped:
             raise Stopped
         metadata = samples.segment(
@@ -89,7 +90,7 @@ class Promises:
         metadata: RemoteLogSegmentMetadata | None = None,
         data: LogSegmentData | None = None,
     ) -> RemoteLogSegmentMetadata:
-        """Copy a segment; returns its metadata as all later calls get it."""
+        """Copy a segment; returns its metadata for later calls, custom metadata included."""
         copied = samples.copy(manager, metadata or self.segment(), data)
         self.made[copied.id] = copied
         return copied
@@ -103,7 +104,7 @@ class Promises:
     def is_gone(
         self, manager: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, what: str
     ) -> None:
-        """Neither the log nor any index of the segment is found."""
+        """Expect that neither the log nor any index of the segment is found."""
         gone = RemoteResourceNotFoundError
         expect.fails(gone, lambda: manager.fetch_log_segment(metadata, 0), f"the log of {what}")
         for kind in IndexType:
@@ -111,7 +112,7 @@ class Promises:
             expect.fails(gone, call, f"index {kind.value} of {what}")
 
     def clean_up(self, manager: RemoteStorageManager) -> list[str]:
-        """Delete everything that was made; returns what could not be deleted, and why."""
+        """Delete everything that was made; returns what could not be deleted, with the error."""
         left = []
         for metadata in list(self.made.values()):
             owner = metadata.topic_id_partition
@@ -119,7 +120,7 @@ class Promises:
                 manager.delete_log_segment_data(metadata)
             except RemoteResourceNotFoundError:
                 continue  # a broken promise, and nothing is left
-            except Exception as e:  # noqa: BLE001 - the others are to go, whatever this one raises
+            except Exception as e:  # noqa: BLE001 - the others must be deleted after any error
                 name = f"{owner.topic}-{uuid_to_text(owner.topic_id)}/{owner.partition}"
                 left.append(f"segment {metadata.id.id.hex()} of {name}: {described(e)}")
         keeper = manager if isinstance(manager, ClaimKeeper) else None

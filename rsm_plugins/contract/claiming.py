@@ -1,4 +1,4 @@
-"""Promises of plugins that keep claims (`ClaimKeeper`), by which restored directories are found."""
+"""Promises of plugins that keep claims (`ClaimKeeper`), which reveal restored directories."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ _ROUNDS = 8
 
 
 class ClaimPromises(Promises):
-    """What a claim is worth. Claims of clusters with random ids are written, and deleted again."""
+    """Promises about claims. Claims of clusters with random ids are written, and deleted again."""
 
     def test_a_claim_is_read_as_it_was_last_written(self, manager: RemoteStorageManager) -> None:
         """A claim is none until it is written, and then always the number written last."""
@@ -32,7 +32,7 @@ class ClaimPromises(Promises):
             expect.that(got == number, f"written was {number}, read {got!r}")
 
     def test_claims_of_brokers_and_clusters_are_apart(self, manager: RemoteStorageManager) -> None:
-        """Brokers, and clusters that share a store, have claims of their own, whatever their id."""
+        """Brokers, and clusters that share a store, have claims of their own, for any id."""
         keeper, cluster = self._keeper(manager), self._cluster()
         names = (cluster, f"{cluster}x", f"{cluster}/1", f"../{cluster}", f"{cluster} \u00e4")
         owners = {(name, node) for name in names for node in (1, 11)}
@@ -70,7 +70,7 @@ class ClaimPromises(Promises):
         expect.reads(lambda: manager.fetch_log_segment(two, 0), LOG_BYTES, "the other segment")
 
     def test_a_claim_is_never_seen_half_written(self, manager: RemoteStorageManager) -> None:
-        """Whoever reads while others write the claim gets one of its numbers; later none older."""
+        """A reader gets, while others write the claim, one of its numbers; later none older."""
         keeper, cluster = self._keeper(manager), self._cluster()
         numbers = [10**6 + number for number in range(_ROUNDS)]
         keeper.write_claim(cluster, 1, 3)

@@ -15,7 +15,7 @@ _READS = 12
 
 
 class ThreadPromises(Promises):
-    """What many threads at once may do."""
+    """Promises about calls from many threads at once."""
 
     def test_many_threads_at_once(self, manager: RemoteStorageManager) -> None:
         """Threads that copy, read and delete segments of their own do not disturb each other."""
@@ -24,7 +24,8 @@ class ThreadPromises(Promises):
             def run() -> None:
                 for life in range(_LIVES):
                     number = 1 + thread * _LIVES + life
-                    # Two threads a partition: it is often empty, and what is empty may be removed.
+                    # Two threads a partition: its directory is often empty, and an empty one may be
+                    # removed.
                     metadata = self.segment(
                         number, start_offset=number * 100, partition=thread // 2
                     )
@@ -64,7 +65,7 @@ class ThreadPromises(Promises):
     def test_one_segment_copied_read_and_deleted_at_once(
         self, manager: RemoteStorageManager
     ) -> None:
-        """Whoever reads while others copy and delete the segment gets its bytes or an error."""
+        """A reader gets, while others copy and delete the segment, its bytes or an error."""
         metadata = self.segment()
         known = self.copied(manager, metadata)
         rounds = range(_READS)
@@ -75,7 +76,7 @@ class ThreadPromises(Promises):
                     try:
                         call()
                     except RemoteStorageError:
-                        continue  # the others are in the way, and the plugin says so
+                        continue  # others interfere, and the plugin reports it
 
             return run
 

@@ -32,7 +32,7 @@ _PARTS = {
 
 
 class CopyPromises(Promises):
-    """What a copy is worth."""
+    """Promises about copies."""
 
     def test_a_copied_segment_reads_back_byte_for_byte(self, manager: RemoteStorageManager) -> None:
         """A copied segment reads back byte for byte."""
@@ -169,28 +169,28 @@ class CopyPromises(Promises):
 
 
 class _DyingStore(ObjectStore):
-    """A store that takes some objects more, and then fails."""
+    """A store that accepts a number of objects, and then fails."""
 
     def __init__(self, inner: ObjectStore, puts: int) -> None:
         self._inner, self._puts = inner, puts
 
     def put(self, key: str, source: BinaryIO) -> ObjectFacts:
-        """Write while the store lives."""
+        """Write until the store has failed."""
         if not self._puts:
             raise RetriableRemoteStorageError("the store died between two objects")
         self._puts -= 1
         return self._inner.put(key, source)
 
     def get(self, key: str, first: int = 0, last: int | None = None) -> io.RawIOBase:
-        """As the store."""
+        """Delegated to the wrapped store."""
         return self._inner.get(key, first, last)
 
     def delete(self, keys: Sequence[str]) -> None:
-        """As the store."""
+        """Delegated to the wrapped store."""
         self._inner.delete(keys)
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """As the store."""
+        """Delegated to the wrapped store."""
         return self._inner.list_objects(prefix)
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class _DyingStore(ObjectStore):
 
 
 class DeletePromises(Promises):
-    """What a deletion leaves."""
+    """Promises about deletions."""
 
     def test_what_was_never_copied_is_not_found(self, manager: RemoteStorageManager) -> None:
         """A segment that was never copied is not found."""

@@ -1,6 +1,6 @@
-"""How a promise says that it was broken: an AssertionError whose message tells what to repair.
+"""Checks of promises: a broken one raises an AssertionError whose message names the repair.
 
-The messages carry everything, so that they are the same under pytest and in `tidemark rsm check`,
+The messages contain all facts, so that they are the same under pytest and in `tidemark rsm check`,
 which runs without it.
 """
 
@@ -30,7 +30,7 @@ def that(fact: bool, message: str) -> None:
 
 
 def same_bytes(got: bytes, expected: bytes, what: str) -> None:
-    """Both are the same; else say where they part."""
+    """Expect equal bytes; the message has the first difference."""
     if got == expected:
         return
     pairs = zip(got, expected, strict=False)
@@ -42,18 +42,18 @@ def same_bytes(got: bytes, expected: bytes, what: str) -> None:
 
 
 def reads(call: Callable[[], BinaryIO], expected: bytes, what: str) -> None:
-    """The stream that `call` opens holds `expected`, and nothing else."""
+    """Expect that the stream opened by `call` holds exactly `expected`."""
     same_bytes(read(call()), expected, what)
 
 
 def fails(errors: Errors, call: Callable[[], object], what: str) -> None:
-    """`call` raises one of `errors`, and no other; a stream that it opened instead is closed."""
+    """Expect one of `errors` from `call`; a stream that it opened instead is closed."""
     wanted = _names(errors)
     try:
         result = call()
     except errors:
         return
-    except Exception as e:  # whatever else a plugin raises is the finding
+    except Exception as e:  # any other error is the finding
         raise AssertionError(f"{what}: raised {described(e)}; promised is {wanted}") from e
     if hasattr(result, "close"):
         result.close()
@@ -63,12 +63,13 @@ def fails(errors: Errors, call: Callable[[], object], what: str) -> None:
 def together(
     calls: Sequence[Callable[[], T]], *, deadline_s: float, what: str = "a call"
 ) -> list[T]:
-    """Run all calls at once, each in a thread of its own; their answers in the order of `calls`.
+    """Run all calls at once, each in a thread of its own; returns their results in order.
 
     The threads are daemons: a plugin that hangs breaks its promise and not the process.
 
     Raises:
-        AssertionError: one did not return within `deadline_s`. Else what the first of them raised.
+        AssertionError: A call did not return within `deadline_s`. Otherwise the error of the first
+            call that raised one.
     """
     answers: dict[int, T] = {}
     errors: dict[int, BaseException] = {}
@@ -97,7 +98,7 @@ def together(
 
 
 def _waits_in(thread: threading.Thread) -> str:
-    """Which call of the plugin a thread waits in: the one that a promise made."""
+    """The plugin call that a thread waits in: the one that a promise made."""
     frame = sys._current_frames().get(thread.ident or 0)
     called = ""
     while frame is not None:

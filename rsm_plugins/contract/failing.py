@@ -1,4 +1,4 @@
-"""Promises about failures: which error says what, and that no call hangs."""
+"""Promises about failures: the class of each error, and that no call hangs."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -21,7 +21,7 @@ _NONSENSE = "\x01 no value of anything"
 
 
 class FailurePromises(Promises):
-    """What a plugin says when it cannot do what it should."""
+    """Promises about the errors of a plugin."""
 
     def test_an_unreachable_store_is_retriable_and_never_hangs(
         self, unreachable_manager: RemoteStorageManager
@@ -74,13 +74,13 @@ class FailurePromises(Promises):
                 expect.that(bool(str(e)), f"{what}: {type(e).__name__} without a message")
                 expect.that(named in str(e), f"{what}: the message does not name {named}: {e}")
                 continue
-            except Exception as e:  # whatever else a plugin raises is the finding
+            except Exception as e:  # any other error is the finding
                 raise AssertionError(f"{what}: raised {described(e)}") from e
             plugin.close()
             raise AssertionError(f"{what}: was accepted")
 
     def _cases(self, manager: RemoteStorageManager) -> Iterator[tuple[Mapping[str, str], str]]:
-        """Wrong settings, each with what the message must say, from the plugin's own list."""
+        """Wrong settings from the plugin's list, each with a text that the message must have."""
         known: list[Setting] = list(getattr(manager, "SETTINGS", ()))
         valid = dict(self.settings)
         for setting in known:

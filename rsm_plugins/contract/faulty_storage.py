@@ -1,7 +1,7 @@
 """A storage plugin around another one that fails on demand, call by call and byte by byte.
 
-For tests of whoever uses a plugin. Nothing here sleeps: what should hang, or be slow, waits until
-the test lets it go.
+For tests of code that uses a plugin. Nothing here sleeps: calls that hang or are slow wait until
+the test releases them.
 """
 
 import io
@@ -42,13 +42,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What is wrong with the body of one answer.
+    """A fault in the body of one answer.
 
     Attributes:
-        short_after: it ends after so many bytes, and says nothing.
-        reset_after: after so many bytes the connection breaks: a retriable error.
-        flip_at: one bit of this byte is another.
-        slow_until: its first byte comes when this is set.
+        short_after: The body ends after so many bytes, without an error.
+        reset_after: The connection breaks after so many bytes: a retriable error.
+        flip_at: One bit of this byte is flipped.
+        slow_until: The first byte comes when this event is set.
     """
 
     short_after: int | None = None
@@ -58,15 +58,15 @@ class Body:
 
 
 class FaultyStorage(RemoteStorageManager):
-    """Wraps a storage manager and lets a test break it, call by call.
+    """Wraps a storage manager so that a test can make its calls fail.
 
     Attributes:
-        calls: every call, in the order in which they began.
-        closed_after: for each `close`, how many calls had begun before it.
-        down: while True every call fails with a retriable error.
-        cut_copies_after: every copy breaks after so many bytes of the log.
-        hide_reads: a segment copied from now on is not found by so many reads: a store that is
-            only eventually consistent.
+        calls: Every call, in the order in which they began.
+        closed_after: For each `close`, the number of calls that had begun before it.
+        down: While True every call fails with a retriable error.
+        cut_copies_after: Every copy breaks after so many bytes of the log.
+        hide_reads: A segment copied from now on is not found by its next so many reads, as in a
+            store that is only eventually consistent.
     """
 
     def __init__(self, inner: RemoteStorageManager) -> None:
@@ -84,27 +84,27 @@ class FaultyStorage(RemoteStorageManager):
         self.down = False
 
     def replace_inner(self, inner: RemoteStorageManager) -> None:
-        """Continue with another plugin on the same store, as a new process does."""
+        """Continue with another plugin on the same store, as a restarted process does."""
         self._inner = inner
 
     def fail_next(self, operation: Operation, error: Exception, times: int = 1) -> None:
-        """The next `times` calls raise `error` before anything is done."""
+        """Let the next `times` calls raise `error` before anything is done."""
         self._faults[operation].extend([error] * times)
 
     def fail_next_after(self, operation: Operation, error: Exception, times: int = 1) -> None:
-        """The next `times` calls do their work and then raise `error`: their answer is lost."""
+        """Let the next `times` calls do their work and then raise `error`: their answer is lost."""
         self._late_faults[operation].extend([error] * times)
 
     def damage_next(self, operation: Operation, body: Body, times: int = 1) -> None:
-        """The next `times` answers of FETCH or FETCH_INDEX come with a damaged or slow body."""
+        """Damage or slow down the bodies of the next `times` answers of FETCH or FETCH_INDEX."""
         self._bodies[operation].extend([body] * times)
 
     def hold(self, operation: Operation) -> None:
-        """Calls hang from now on, until `let_go`."""
+        """Let calls hang from now on, until `let_go`."""
         self._gates[operation] = threading.Event()
 
     def let_go(self, operation: Operation) -> None:
-        """Hanging calls continue."""
+        """Let hanging calls continue."""
         gate = self._gates.pop(operation, None)
         if gate is not None:
             gate.set()

@@ -1,8 +1,8 @@
-"""A store some of whose requests fail, for the promises about repeating them.
+"""A store whose requests fail on demand, for the promises about repeated requests.
 
-The author of a plugin lets each request of the plugin's store pass through a `FlakyRequests`, at
-the lowest place that can be reached: around a call of the store's library, in a proxy before its
-server. A promise then says which requests fail.
+The author of a plugin passes each request of the plugin's store through a `FlakyRequests`. The best
+place is the lowest that can be reached: around a call of the store's library, or in a proxy before
+its server. A promise then sets which requests fail.
 """
 
 import threading
@@ -22,11 +22,11 @@ class Failure(Enum):
 
 
 class FlakyRequests:
-    """Counts requests and says which fail. Safe for threads.
+    """Counts requests and decides which fail. Thread-safe.
 
     Attributes:
-        seen: requests since `calm` or `fail`.
-        failed: how many of them failed.
+        seen: Requests since `calm` or `fail`.
+        failed: Number of those that failed.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class FlakyRequests:
             self.seen = self.failed = 0
 
     def next(self) -> Failure | None:
-        """Count a request that begins, and say how it is to fail."""
+        """Count a request that begins; returns how it must fail, None if it must not."""
         with self._lock:
             fails = self.seen in self._failing
             self.seen += 1
@@ -53,7 +53,7 @@ class FlakyRequests:
 
     @contextmanager
     def request(self, error: Callable[[], Exception]) -> Iterator[None]:
-        """Put around a request: raises `error()` before or after it, where it is to fail."""
+        """Wrap a request: raises `error()` before or after it, if it must fail."""
         failure = self.next()
         if failure is Failure.NOT_DONE:
             raise error()
@@ -64,11 +64,11 @@ class FlakyRequests:
 
 @dataclass(frozen=True, slots=True)
 class FlakyStore:
-    """What an author hands in.
+    """The value of the fixture `flaky_store`.
 
     Attributes:
-        manager: a configured plugin; with as short waits between attempts as it allows.
-        requests: asked by each of its requests.
+        manager: A configured plugin, with the shortest waits between attempts that it allows.
+        requests: Consulted by each of its requests.
     """
 
     manager: RemoteStorageManager

@@ -1,4 +1,4 @@
-"""Promises of `fetch_index`: every kind whole, a missing kind told apart from a failing store."""
+"""Promises of `fetch_index`: every kind is complete, and a missing one is "not found"."""
 
 import io
 import random
@@ -15,7 +15,7 @@ _LARGE_INDEX_BYTES = 3 << 20
 
 
 class IndexPromises(Promises):
-    """What comes back of the indexes."""
+    """Promises about indexes."""
 
     def test_every_index_reads_back(self, manager: RemoteStorageManager) -> None:
         """Every kind of index reads back byte for byte."""

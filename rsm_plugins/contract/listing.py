@@ -1,4 +1,4 @@
-"""Promises of plugins that list their objects (`ObjectLister`), on which audits stand."""
+"""Promises of plugins that list their objects (`ObjectLister`), which audits need."""
 
 from collections.abc import Sequence
 from unittest import SkipTest
@@ -13,7 +13,7 @@ from rsm_plugins.segment import RemoteLogSegmentMetadata
 
 
 class ListingPromises(Promises):
-    """What a listing shows. Only the scratch topic's part of the store is listed."""
+    """Promises about listings. Only the scratch topic's part of the store is listed."""
 
     def test_every_object_of_a_segment_is_listed(self, manager: RemoteStorageManager) -> None:
         """A listing shows every object of a copied segment, once, in order, with its size."""

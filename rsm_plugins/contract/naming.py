@@ -1,4 +1,4 @@
-"""Promises about names: what is apart stays apart, and no name leads out of the store."""
+"""Promises about names: different segments stay apart, and no name leads out of the store."""
 
 import contextlib
 from dataclasses import replace
@@ -20,7 +20,7 @@ _LARGE_OFFSET = 2**63 - 1_000
 
 
 class NamePromises(Promises):
-    """Which segment is which."""
+    """Promises about names."""
 
     custom_metadata_bytes_max = 128
     """The default of remote.log.metadata.custom.metadata.max.bytes."""
@@ -39,7 +39,7 @@ class NamePromises(Promises):
         expect.reads(lambda: manager.fetch_log_segment(new, 0), other, "the new one, old deleted")
 
     def test_partitions_are_kept_apart(self, manager: RemoteStorageManager) -> None:
-        """Segments of partitions 1 and 11 are told apart."""
+        """Segments of partitions 1 and 11 are kept apart."""
         one = self.copied(manager, self.segment(partition=1))
         eleven = self.segment(partition=11)
         self.is_gone(manager, eleven, "a segment of another partition")
@@ -49,7 +49,7 @@ class NamePromises(Promises):
     def test_segments_of_the_same_offsets_are_kept_apart(
         self, manager: RemoteStorageManager
     ) -> None:
-        """Two segments that begin at one offset, as after a lost leader, are told apart."""
+        """Two segments that begin at one offset, as after a lost leader, are kept apart."""
         bodies = {number: bytes([number]) * len(LOG_BYTES) for number in (1, 2, 3)}
         copies = {
             number: self.copied(manager, self.segment(number), segment_data(body))
@@ -105,7 +105,7 @@ class NamePromises(Promises):
                 got = samples.read(manager.fetch_log_segment(evil, 0))
             except RemoteStorageError:
                 continue
-            except Exception as e:  # whatever else a plugin raises is the finding
+            except Exception as e:  # any other error is the finding
                 raise AssertionError(f"{what}: raised {described(e)}") from e
             expect.same_bytes(got, LOG_BYTES, what)
         with contextlib.suppress(RemoteResourceNotFoundError):

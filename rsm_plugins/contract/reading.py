@@ -1,4 +1,4 @@
-"""Promises of `fetch_log_segment`: ranges that are exact, streams that behave like files."""
+"""Promises of `fetch_log_segment`: exact ranges, and streams that behave like files."""
 
 import random
 from functools import partial
@@ -12,13 +12,13 @@ from rsm_plugins.contract.samples import LOG_BYTES
 _LAST = len(LOG_BYTES) - 1
 _BORDERS = (0, 1, 2, 255, 256, 4_095, 4_096, 8_192, _LAST - 1, _LAST)
 _LARGE_BORDERS = (1 << 16, 1 << 20, 4 << 20, 5 << 20, 8 << 20, 16 << 20, 32 << 20)
-"""Where stores and plugins like to cut: buffers, parts, blocks."""
+"""Sizes of the buffers, parts and blocks of usual stores and plugins."""
 _AROUND_BYTES = 3_000
 _EARLY_CLOSES = 40
 
 
 class RangePromises(Promises):
-    """Which bytes a read gives."""
+    """Promises about the bytes of a read."""
 
     def test_ranges_are_inclusive_at_both_ends(self, manager: RemoteStorageManager) -> None:
         """Ranges are inclusive at both ends, and exact at every border."""
@@ -86,7 +86,7 @@ class RangePromises(Promises):
 
 
 class StreamPromises(Promises):
-    """How the streams behave."""
+    """Promises about streams."""
 
     def test_a_stream_is_read_in_pieces_of_any_size(self, manager: RemoteStorageManager) -> None:
         """A big range can be read in small pieces, by read and by readinto."""
@@ -154,7 +154,7 @@ class StreamPromises(Promises):
             try:
                 return stream.read()
             except (RemoteStorageError, OSError, ValueError):
-                return None  # a closed store has no more to give, and says so
+                return None  # a closed store may report an error instead
 
         [tail] = expect.together([rest], deadline_s=self.deadline_s, what="reading after close")
         stream.close()
@@ -164,7 +164,7 @@ class StreamPromises(Promises):
 
 
 def _exactly(stream: BinaryIO, size: int) -> bytes:
-    """The next `size` bytes; fewer at the end only."""
+    """The next `size` bytes; fewer only at the end."""
     got = b""
     while len(got) < size and (more := stream.read(size - len(got))):
         got += more

@@ -1,8 +1,7 @@
 """Promises about requests that fail once: the plugin repeats them, and nothing else.
 
-Stores fail now and then for a moment: a connection that went, a server that was overloaded. A call
-of the tier that fails costs a pass of copying, or a consumer's fetch; a repeated request costs
-milliseconds.
+Stores fail for a moment now and then: a lost connection, an overloaded server. A failed call of the
+tier costs a pass of copying, or a consumer's fetch; a repeated request costs milliseconds.
 """
 
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from runtime.raised import described
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A call of which a request is to fail, and what must hold after it."""
+    """A call with a request that fails, and the check after it."""
 
     call: Callable[[], object]
     check: Callable[[], None] = lambda: None
@@ -31,7 +30,7 @@ _REQUESTS_OF_A_CALL_MAX = 1_000
 
 
 class RepeatPromises(Promises):
-    """What a plugin makes of a store that fails for a moment.
+    """Promises about a store that fails for a moment.
 
     Attributes:
         every_nth_request: 2 lets the first, third, fifth ... request of a call fail, each in a call
@@ -65,7 +64,7 @@ class RepeatPromises(Promises):
             self._each_request(flaky_store, "a deletion", how, deleted)
 
     def test_reads_continue_after_a_request_that_failed(self, flaky_store: FlakyStore) -> None:
-        """Whatever request of a read fails, the bytes come."""
+        """A read of which any one request fails gets its bytes."""
         manager = flaky_store.manager
         first, last = 7, len(LOG_BYTES) - 7
 
@@ -143,7 +142,7 @@ class RepeatPromises(Promises):
         how: Failure,
         prepare: Callable[[str], Attempt],
     ) -> None:
-        """Make a call again and again, each time with another request of it that fails."""
+        """Make a call repeatedly, each time with another failing request."""
         requests, failed = flaky_store.requests, 0
         for number in range(0, _REQUESTS_OF_A_CALL_MAX, self.every_nth_request):
             what = f"{name} whose request {number} fails once ({how.value})"
@@ -152,7 +151,7 @@ class RepeatPromises(Promises):
             requests.fail(number, how=how)
             try:
                 attempt.call()
-            except Exception as e:  # whatever a plugin raises breaks its promise
+            except Exception as e:  # any error breaks the promise
                 raise AssertionError(f"{what}: raised {described(e)}") from e
             if not requests.failed:
                 break

@@ -1,7 +1,7 @@
-"""Asks a plugin every promise, one after the other, on a live store, and leaves nothing there.
+"""Checks a plugin's promises, one after the other, on a live store, and leaves nothing there.
 
-Each promise gets a plugin of its own and runs in a thread of its own: one that hangs is broken, and
-the next is asked. Another plugin cleans up, so that a closed or hanging one does not prevent it.
+Each promise has a plugin and a thread of its own. A promise that hangs counts as broken, and the
+next one is checked. Another plugin cleans up, so that a closed or hanging one does not prevent it.
 """
 
 import inspect
@@ -24,13 +24,14 @@ from runtime.raised import described
 
 PROMISE_DEADLINE_S = 40.0
 _CLEAN_UP_S = 15.0
-"""Together less than a minute: so late at the latest there is a verdict, and the next is asked."""
+"""Together less than a minute: after that time at most there is a verdict, and the next promise
+begins."""
 _INTERRUPTED_S = 2.0
 Make = Callable[[], RemoteStorageManager]
 
 
 class Verdict(Enum):
-    """What became of a promise."""
+    """Outcome of a promise."""
 
     KEPT = "kept"
     BROKEN = "broken"
@@ -39,13 +40,13 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One promise, and what became of it.
+    """One promise with its outcome.
 
     Attributes:
-        name: the test's name in `RemoteStorageManagerContract`.
-        sentence: the promise for people.
-        reason: why it is broken, or was not asked; empty where it is kept.
-        hung: whether it is broken because a call did not return.
+        name: The test's name in `RemoteStorageManagerContract`.
+        sentence: The promise for people.
+        reason: Why it is broken, or was not checked; empty if it is kept.
+        hung: Whether it is broken because a call did not return.
     """
 
     name: str
@@ -58,16 +59,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plugin to be asked.
+    """A plugin to be checked.
 
     Attributes:
-        make: makes a configured plugin.
-        make_unreachable: makes one whose store does not answer; None: that promise is not asked.
-        make_refusing: makes one whose store takes no writes; None: that promise is not asked.
-        make_flaky: makes one whose requests fail when they are told to, with what tells them; None:
-            promises about repeating are not asked.
-        settings: what `make` configures it with.
-        large_segment_bytes: size of the large segments.
+        make: Makes a configured plugin.
+        make_unreachable: Makes one whose store does not answer; None: that promise is not checked.
+        make_refusing: Makes one whose store accepts no writes; None: that promise is not checked.
+        make_flaky: Makes one whose requests fail on demand, with the object that decides it; None:
+            promises about repeated requests are not checked.
+        settings: Those of `make`.
+        large_segment_bytes: Size of the large segments.
     """
 
     make: Make
@@ -78,7 +79,7 @@ class Candidate:
     large_segment_bytes: int = AllPromises.large_segment_bytes
 
     def new_promises(self) -> AllPromises:
-        """Promises with a scratch topic of their own."""
+        """The promises, with a new scratch topic."""
         promises = AllPromises()
         promises.settings = self.settings or {}
         promises.large_segment_bytes = self.large_segment_bytes
@@ -87,10 +88,11 @@ class Candidate:
 
 
 def probe(promises: AllPromises, manager: RemoteStorageManager) -> str:
-    """Copy, read, list and delete one small segment; why that failed, empty where it went well.
+    """Copy, read, list and delete one small segment; returns the error, "" for success.
 
-    Finds what would break nearly every promise: a wrong token, no such host, a store that is down.
-    What was read is not looked at: promises do that. The plugin may still be in a call afterwards.
+    It finds errors that would break nearly every promise: a wrong token, an unknown host, a store
+    that is down. The bytes are not checked: promises do that. The plugin may still be in a call
+    afterwards.
     """
     doing = "copied"
 
@@ -107,7 +109,7 @@ def probe(promises: AllPromises, manager: RemoteStorageManager) -> str:
 
     try:
         expect.together([run], deadline_s=PROMISE_DEADLINE_S, what="the call")
-    except Exception as e:  # noqa: BLE001 - whatever a plugin raises is the finding
+    except Exception as e:  # noqa: BLE001 - any error is the finding
         why = str(e) if isinstance(e, expect.HungError) else described(e)
         promises.stopped = True
         left = "; something of it may be left" if clean_up(promises, manager) else ""
@@ -116,32 +118,32 @@ def probe(promises: AllPromises, manager: RemoteStorageManager) -> str:
 
 
 def promise_names() -> list[str]:
-    """Names of all promises, in the order in which they are written."""
+    """Names of all promises, in the order of their definition."""
     groups = AllPromises.__bases__
     return [name for group in groups for name in vars(group) if name.startswith("test_")]
 
 
 def sentence_of(name: str) -> str:
-    """A promise for people, by its name."""
+    """The sentence of a promise, by its name."""
     return " ".join((inspect.getdoc(getattr(AllPromises, name)) or name).split())
 
 
 def ask_all(
     candidate: Candidate, janitor: RemoteStorageManager, left: list[str]
 ) -> Iterator[Outcome]:
-    """Ask every promise; an interruption (Ctrl-C) cleans up before it continues its way.
+    """Check every promise; an interruption (Ctrl-C) first cleans up.
 
     Args:
-        candidate: whom.
-        janitor: a plugin on the same store, which cleans up.
-        left: gets what could not be deleted.
+        candidate: The plugin to be checked.
+        janitor: A plugin on the same store, which cleans up.
+        left: Gets what could not be deleted.
     """
     for name in promise_names():
         yield ask(candidate, name, janitor, left)
 
 
 def ask(candidate: Candidate, name: str, janitor: RemoteStorageManager, left: list[str]) -> Outcome:
-    """Ask one promise by its name; arguments as of `ask_all`."""
+    """Check one promise by its name; arguments as of `ask_all`."""
     promises = candidate.new_promises()
     method = getattr(promises, name)
     ended = threading.Event()
@@ -161,7 +163,7 @@ def ask(candidate: Candidate, name: str, janitor: RemoteStorageManager, left: li
     except AssertionError as e:
         verdict, reason = Verdict.BROKEN, str(e) or "an assertion failed"
         hung = isinstance(e, expect.HungError)
-    except Exception as e:  # noqa: BLE001 - whatever a plugin raises breaks its promise
+    except Exception as e:  # noqa: BLE001 - any error breaks the promise
         verdict, reason = Verdict.BROKEN, f"raised {described(e)}"
     finally:
         promises.stopped = True
@@ -173,7 +175,7 @@ def ask(candidate: Candidate, name: str, janitor: RemoteStorageManager, left: li
 
 
 def clean_up(promises: AllPromises, janitor: RemoteStorageManager) -> list[str]:
-    """Delete what was made for these promises; what is left, and why."""
+    """Delete what was made for these promises; returns what is left, with the error."""
     try:
         [left] = expect.together(
             [lambda: promises.clean_up(janitor)], deadline_s=_CLEAN_UP_S, what="cleaning up"
@@ -199,14 +201,14 @@ def _with_plugin(method: Callable[..., None], candidate: Candidate) -> None:
         try:
             manager = candidate.make_refusing()
         except RemoteStorageError:
-            return  # it noticed in `configure`
+            return  # noticed in `configure`
     elif candidate.make_unreachable is None:
         raise SkipTest("no settings of an unreachable store were given")
     else:
         try:
             manager = candidate.make_unreachable()
         except RetriableRemoteStorageError:
-            return  # it noticed in `configure`, and said the right thing
+            return  # noticed in `configure`, with the right error
     try:
         method(asked or manager)
     finally:

@@ -39,7 +39,7 @@ def segment(
     start_offset: int = 0,
     size_bytes: int = len(LOG_BYTES),
 ) -> RemoteLogSegmentMetadata:
-    """Metadata of a made-up segment; `number` makes its id."""
+    """Metadata of a made-up segment; its id is made from `number`."""
     owner = TopicIdPartition(topic_id, partition, topic)
     return RemoteLogSegmentMetadata(
         id=RemoteLogSegmentId(owner, number.to_bytes(16, "big")),
@@ -54,7 +54,7 @@ def segment(
 
 
 def segment_data(log: bytes = LOG_BYTES, *, transactions: bool = True) -> LogSegmentData:
-    """The parts of that segment, as open files."""
+    """The parts of a made-up segment, as open files."""
     return LogSegmentData(
         log=io.BytesIO(log),
         offset_index=io.BytesIO(INDEX_BYTES[IndexType.OFFSET]),
@@ -67,7 +67,7 @@ def segment_data(log: bytes = LOG_BYTES, *, transactions: bool = True) -> LogSeg
 
 @lru_cache(maxsize=2)
 def large_log(size_bytes: int) -> bytes:
-    """Bytes without a period: parts in the wrong order, or at the wrong place, are noticed."""
+    """Random bytes: parts in the wrong order, or at the wrong place, are noticed."""
     return random.Random(7).randbytes(size_bytes)
 
 
@@ -76,13 +76,13 @@ def copy(
     metadata: RemoteLogSegmentMetadata,
     data: LogSegmentData | None = None,
 ) -> RemoteLogSegmentMetadata:
-    """Copy a segment; returns its metadata as all later calls get it."""
+    """Copy a segment; returns its metadata for later calls, custom metadata included."""
     custom = manager.copy_log_segment_data(metadata, data or segment_data())
     return replace(metadata, state=SegmentState.COPY_SEGMENT_FINISHED, custom_metadata=custom)
 
 
 def read(stream: BinaryIO) -> bytes:
-    """All bytes of a stream, which is closed."""
+    """All bytes of a stream, which is closed afterwards."""
     with stream:
         return stream.read()
 
@@ -95,7 +95,7 @@ class BreakingFile(io.BytesIO):
         self._after = after
 
     def read(self, size: int | None = -1) -> bytes:
-        """Bytes before the break; a read that would begin at it, or wants all, fails."""
+        """Bytes before the break; a read that begins at it, or asks for all, fails."""
         wanted = len(self.getbuffer()) if size is None or size < 0 else size
         left = self._left()
         if (size is None or size < 0) and wanted > left:

@@ -1,4 +1,4 @@
-"""Any store that fsspec reaches."""
+"""The storage plugin for any store that fsspec supports."""
 
 from rsm_plugins.fsspec.plugin import FsspecRemoteStorageManager
 

@@ -1,12 +1,12 @@
-"""Calls of a file system that come to an end: each has a deadline.
+"""Calls of a file system with a deadline each.
 
 Asynchronous file systems (s3fs, gcsfs, adlfs) run on fsspec's own loop; a call past its deadline is
-cancelled there. Synchronous ones block the thread that calls, some for ever, so theirs run in
-threads of this module: a thread that hangs is left behind (it goes when its call returns) and the
-caller gets its TimeoutError in time. Threads are kept for the next call, are as many as calls at
+cancelled there. Synchronous ones block the calling thread, perhaps without end, so their calls run
+in threads of this module. A thread that hangs is abandoned (it ends when its call returns), and the
+caller gets its TimeoutError in time. Threads are kept for later calls, are as many as the calls at
 once, and end with the process.
 
-Must not know: what is called.
+Must not know: which methods are called.
 """
 
 import inspect
@@ -25,13 +25,13 @@ _HANGING_MAX = 32
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """How long, and how often.
+    """Time-outs and attempts.
 
     Attributes:
-        timeout_s: of one call of the file system.
-        request_timeout_s: of one request with its repetitions, each of several calls; a `put` has
-            as long for every 8 MiB.
-        attempts: of one request, the first included.
+        timeout_s: Of one call of the file system.
+        request_timeout_s: Of one request with its repetitions, each of several calls; a `put` has
+            this time for every 8 MiB.
+        attempts: Of one request, the first included.
     """
 
     timeout_s: float
@@ -46,9 +46,9 @@ class BoundedCalls:
         """Make it.
 
         Args:
-            fs: an fsspec file system.
-            timeout_s: deadline of one call.
-            threads: False: a synchronous `fs` cannot hang, or keeps deadlines of its own.
+            fs: An fsspec file system.
+            timeout_s: Deadline of one call.
+            threads: False: a synchronous `fs` cannot hang, or has deadlines of its own.
         """
         self._fs = fs
         self._timeout_s = timeout_s
@@ -61,7 +61,7 @@ class BoundedCalls:
 
     @contextmanager
     def together_within(self, seconds: float) -> Iterator[None]:
-        """Let all calls that this thread makes in the block end within so many seconds."""
+        """Let all calls of this thread in the block end within `seconds`."""
         self._bound.end_s = time.monotonic() + seconds
         try:
             yield
@@ -69,10 +69,10 @@ class BoundedCalls:
             del self._bound.end_s
 
     def seconds_left(self) -> float:
-        """How long a call that begins now may last.
+        """Time-out of a call that begins now, in seconds.
 
         Raises:
-            TimeoutError: no time is left.
+            TimeoutError: No time is left.
         """
         left_s: float = getattr(self._bound, "end_s", float("inf")) - time.monotonic()
         if left_s <= 0:
@@ -83,7 +83,7 @@ class BoundedCalls:
         """Call a method of the file system by its public, synchronous name.
 
         Raises:
-            TimeoutError: it did not come to an end in time. Whatever the method raises.
+            TimeoutError: It did not end in time. Errors of the method are passed on.
         """
         if self._fs.async_impl:
             coroutine = getattr(self._fs, "_" + name, None)
@@ -94,10 +94,10 @@ class BoundedCalls:
         return self.call(getattr(self._fs, name), *args, **kwargs)
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call what may block, in a thread.
+        """Call a function that may block, in a thread.
 
         Raises:
-            TimeoutError: it did not come to an end in time. Whatever the function raises.
+            TimeoutError: It did not end in time. Errors of the function are passed on.
         """
         seconds = self.seconds_left()
         if not self._threads:
@@ -118,7 +118,7 @@ class BoundedCalls:
                 self._leave_behind(worker, answer)
 
     def close(self) -> None:
-        """Let the idle threads end."""
+        """End the idle threads."""
         with self._lock:
             workers, self._idle, self._closed = self._idle, [], True
         for worker in workers:
@@ -165,7 +165,7 @@ class _Task:
 
 
 class _Worker:
-    """A thread that runs one task after the other, until it is told None."""
+    """A thread that runs one task after the other, until the task is None."""
 
     def __init__(self) -> None:
         self.tasks: SimpleQueue[_Task | None] = SimpleQueue()

@@ -1,13 +1,12 @@
-"""What an error of some fsspec file system means: not found, fatal, or worth another try.
+"""The meaning of an error of any fsspec file system: not found, fatal, or retriable.
 
 Each library behind fsspec has errors of its own: OSError with and without a number, an HTTP status,
-an AWS error code, a Java class name inside a RuntimeError. One table for all, by what the error
-carries and by names, so that no library need be imported here. What nobody knows is retriable: a
-store that fails permanently shows itself by failing on.
+an AWS error code, a Java class name inside a RuntimeError. One table covers all, by attributes and
+names, so that no library need be imported here. An unknown error is retriable: a store that fails
+permanently keeps failing.
 
-Retriable is what the tier tries again, for ever and with pauses of minutes. Of that, `passes` says
-what the plugin itself repeats within seconds: all but a full disk, a quota, and a limit of this
-process.
+The tier repeats retriable errors without end, with pauses of minutes. `passes` selects those that
+the plugin itself repeats within seconds: all but a full disk, a quota, and a limit of this process.
 
 Pure. Must not know: which operation failed.
 """
@@ -21,17 +20,18 @@ _CAUSES_MAX = 8
 _SHOWN_MAX = 400
 _SECRET_CHARS_MIN = 4
 _USER_INFO = re.compile(r"(\w+://)(?:[^/\s@]+|\S*:\S*)@")
-"""Also of a password with a slash in it that should have been written as %2F."""
+"""Also of a password with a slash, which should have been written as %2F."""
 _SIGNED = re.compile(
     r"(?i)([?&](?:delegation|sig|[\w-]*(?:signature|token|credential|secret|password|key))=)"
     r"[^&\s'\"]+"
 )
-"""What lets in whoever has the URL: HDFS's redirects, signed URLs of object stores."""
+"""Parts of a URL that grant access to anyone who has it: HDFS's redirects, signed URLs of object
+stores."""
 _JAVA_CLASS = re.compile(r"\b(?:java|javax|org)(?:\.\w+)*\.(\w+(?:Exception|Error|Token))\b")
 
 
 class Meaning(Enum):
-    """What a caller should make of an error."""
+    """The consequence of an error for the caller."""
 
     NOT_FOUND = "not found"
     FATAL = "fatal"
@@ -41,10 +41,10 @@ class Meaning(Enum):
 _F, _N, _R = Meaning.FATAL, Meaning.NOT_FOUND, Meaning.RETRIABLE
 
 _S3_CODES = {
-    # 404 both, but a bucket that is missing says nothing about an object.
+    # 404 both, but a missing bucket says nothing about an object.
     "NoSuchBucket": _F,
     "NoSuchKey": _N,
-    # 4xx that pass: the request was hurried, cut or late.
+    # 4xx that pass: the request was too frequent, cut or late.
     "SlowDown": _R,
     "RequestTimeout": _R,
     "RequestTimeTooSkewed": _R,
@@ -111,7 +111,7 @@ _STAYS_JAVA_NAMES = {
     "PathComponentTooLongException",
     "FSLimitException",
 }
-"""Retriable, for a person may make room; but not within seconds."""
+"""Retriable, since a person may make room; but not within seconds."""
 _TYPES: tuple[tuple[type[BaseException], Meaning], ...] = (
     (FileNotFoundError, _N),
     (PermissionError, _F),
@@ -128,7 +128,7 @@ _TYPES: tuple[tuple[type[BaseException], Meaning], ...] = (
 
 
 def meaning_of(error: BaseException) -> Meaning:
-    """Say what an error of a file system means."""
+    """The meaning of an error of a file system."""
     for each in _causes(error):
         found = _by_what_it_carries(each)
         if found is not None:
@@ -137,7 +137,7 @@ def meaning_of(error: BaseException) -> Meaning:
         if isinstance(error, kind):
             return meaning
     if isinstance(error, RuntimeError) and type(error).__module__ == "builtins":
-        # Python's own kinds of it: an operation that the file system does not offer, or a bug.
+        # Python's own subclasses: an operation that the file system lacks, or a bug.
         return _R if type(error) is RuntimeError else _F
     if isinstance(error, OSError):
         return _ERRNOS.get(error.errno or 0, _R)
@@ -145,18 +145,18 @@ def meaning_of(error: BaseException) -> Meaning:
 
 
 def passes(error: BaseException) -> bool:
-    """Whether an error may be gone within seconds: then the same request is worth a repetition."""
+    """Whether an error may be gone within seconds: then the request is worth a repetition."""
     if meaning_of(error) is not Meaning.RETRIABLE:
         return False
     for each in _causes(error):
-        if _by_what_it_carries(each) is not None:  # the store's own words, not a library's errno
+        if _by_what_it_carries(each) is not None:  # the store's own error, not a library's errno
             java = _JAVA_CLASS.search(str(each))
             return java is None or java[1] not in _STAYS_JAVA_NAMES
     return not (isinstance(error, OSError) and error.errno in _STAYS_ERRNOS)
 
 
 def s3_code(error: BaseException) -> str:
-    """The error code of S3 that an error was made of; empty where there is none."""
+    """S3's error code in an error or its causes; empty if there is none."""
     for each in _causes(error):
         response = getattr(each, "response", None)
         if isinstance(response, dict):
@@ -165,14 +165,14 @@ def s3_code(error: BaseException) -> str:
 
 
 def shown(error: BaseException, secrets: Iterable[str] = ()) -> str:
-    """An error in words: its class and first line, without credentials."""
+    """Class and first line of an error, without credentials."""
     text = next(iter(str(error).splitlines()), "")
     name = type(error).__name__
     return hidden(f"{name}: {text}" if text else name, secrets)[:_SHOWN_MAX]
 
 
 def hidden(text: str, secrets: Iterable[str] = ()) -> str:
-    """A text without passwords and signatures of URLs in it, and without the secrets given."""
+    """The text without passwords and signatures in URLs, and without the given secrets."""
     text = _SIGNED.sub(r"\1***", _USER_INFO.sub(r"\1***@", text))
     for secret in secrets:
         if len(secret) >= _SECRET_CHARS_MIN:
@@ -181,7 +181,7 @@ def hidden(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it was made of, outermost first."""
+    """The error and its causes, outermost first."""
     each: BaseException | None = error
     for _ in range(_CAUSES_MAX):
         if each is None:
@@ -213,7 +213,7 @@ def _by_what_it_carries(error: BaseException) -> Meaning | None:
 
 def _by_status(status: object) -> Meaning | None:
     try:
-        number = int(status)  # type: ignore[call-overload]  # whatever a library keeps there
+        number = int(status)  # type: ignore[call-overload] # of any type
     except (TypeError, ValueError):
         return None
     if not 400 <= number <= 599:

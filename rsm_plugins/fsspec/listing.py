@@ -1,4 +1,4 @@
-"""Listings of fsspec file systems, made alike: in the order of keys, with times in milliseconds.
+"""Listings of fsspec file systems in one form: in the order of keys, with times in milliseconds.
 
 Must not know: roots, keys, segments.
 """
@@ -13,14 +13,14 @@ from rsm_plugins.fsspec.errors import Meaning, meaning_of
 def files_below(
     list_folder: Callable[[str], Sequence[Mapping[str, Any]]], folder: str, excluded_suffix: str
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Paths and facts of all files below a directory, in order; none where it does not exist.
+    """Paths and facts of all files below a directory, in order; none if it does not exist.
 
     One directory is held in memory at a time.
 
     Args:
-        list_folder: what the file system tells of each child of a directory.
-        folder: where to begin.
-        excluded_suffix: directories with this end of their name are not entered.
+        list_folder: Returns the file system's facts about each child of a directory.
+        folder: Where to begin.
+        excluded_suffix: Directories whose names end with it are not entered.
     """
     try:
         infos = list_folder(folder)
@@ -28,7 +28,7 @@ def files_below(
         if meaning_of(e) is Meaning.NOT_FOUND:
             return
         raise
-    # A folder sorts as its children's keys do: with the slash at its end.
+    # A folder sorts as its children's keys do: with a slash at its end.
     entries = {
         _last(info["name"]) + "/" * (info["type"] == "directory"): info
         for info in infos
@@ -45,7 +45,7 @@ def files_below(
 
 
 def modified_ms(info: Mapping[str, Any]) -> int:
-    """When a file was last written, ms since 1970, whatever its file system calls that."""
+    """Time of a file's last write, in ms since 1970, from any file system's facts; 0 if unknown."""
     names = ("mtime", "LastModified", "last_modified", "modification_time", "modificationTime")
     for name in (*names, "updated", "created"):
         value = info.get(name)
@@ -55,7 +55,7 @@ def modified_ms(info: Mapping[str, Any]) -> int:
             aware = value if value.tzinfo else value.replace(tzinfo=UTC)
             return int(aware.timestamp() * 1_000)
         if isinstance(value, (int, float)):
-            # HDFS counts milliseconds, a disk seconds.
+            # HDFS returns milliseconds, a disk seconds.
             return int(value if "odification" in name else value * 1_000)
     return 0
 

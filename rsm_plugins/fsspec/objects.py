@@ -1,16 +1,17 @@
-"""Objects in any store that fsspec reaches: `s3://`, `gs://`, `az://`, `sftp://`, `file://` ...
+"""Objects in any store that fsspec supports: `s3://`, `gs://`, `az://`, `sftp://`, `file://` ...
 
-An object is one file below the URL. Where the store shows a written object only when it is whole
-(object stores), `put` writes it directly; where a file can be seen while it grows (disks, SFTP,
-HDFS), it is written to a random name in `<key>.copying/` and moved to its place. No cache of
-fsspec's is used: not of instances, not of listings, not of blocks.
+An object is one file below the URL. If the store shows an object only when it is complete (object
+stores), `put` writes it directly. If a file is visible while it grows (disks, SFTP, HDFS), `put`
+writes it to a random name in `<key>.copying/` and moves it to its place. None of fsspec's caches is
+used: not of instances, not of listings, not of blocks.
 
-What fails in a way that passes is repeated: one piece that is read, one directory that is listed,
-the deletion of one key, and a `put` as a whole, with a new temporary name. So no attempt builds on
-what another one left; what attempts that hung left is removed once a later one is through. A move
-that hung is not repeated: it may be carried out later, after another attempt was.
+A request with an error that may pass is repeated: one piece that is read, one directory that is
+listed, the deletion of one key, and a `put` as a whole, with a new temporary name. So no attempt
+builds on the remains of another one. The remains of attempts that hung are removed after a later
+one has succeeded. A move that hung is not repeated: it may be carried out later, after another
+attempt.
 
-Must not know: what a segment is; any one library, but for the few lines of `s3` and `file`.
+Must not know: segments; any one library, except in a few lines for `s3` and `file`.
 """
 
 import contextlib
@@ -59,13 +60,13 @@ _NO_UPLOAD_LISTINGS = frozenset(
 SHOWN_WHOLE = frozenset(
     {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "obs", "memory"}
 )
-"""Protocols whose stores show an object only when it is whole."""
+"""Protocols whose stores show an object only when it is complete."""
 _RMDIR_KEEPS_FILES = LOCAL | {"sftp", "ssh", "smb", "hdfs", "viewfs", "webhdfs"}
 """Protocols whose `rmdir` refuses a directory that is not empty; pyarrow's removes all in it."""
 
 
 class _MoveHangsError(RetriableRemoteStorageError):
-    """A file may get its name at any time from now on; nobody else may write to that name."""
+    """A file may get its name at any time from now on; no other call may write to that name."""
 
 
 def _may_pass(error: BaseException) -> bool:
@@ -92,12 +93,12 @@ class FsspecStore(ObjectStore):
         """Make it.
 
         Args:
-            fs: the file system.
-            root: path of the root in it.
-            rename: write under a temporary name and move.
-            limits: of calls and requests.
-            secret_values: what must never be in a message.
-            file_options: what `open` is told of each new file.
+            fs: The file system.
+            root: Path of the root in it.
+            rename: Write under a temporary name and move.
+            limits: Of calls and requests.
+            secret_values: Never shown in a message.
+            file_options: Arguments of `open` for each new file.
         """
         protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
         self.fs = fs
@@ -126,7 +127,7 @@ class FsspecStore(ObjectStore):
         A store that does not answer now may answer later: that is a warning.
 
         Raises:
-            RemoteStorageError: the store cannot be used with these settings.
+            RemoteStorageError: The store cannot be used with these settings.
         """
         try:
             if self._rename:
@@ -190,7 +191,7 @@ class FsspecStore(ObjectStore):
             raise
         except RemoteStorageError as e:
             error = e
-        # Stores differ in what they say of a range that touches the end: their words do not count.
+        # Stores differ in their errors for a range that touches the end: these errors do not count.
         size = self._size(key, path)
         if first >= size:
             raise RemoteObjectDamagedError(f"{key} has {size} bytes, none at {first}")
@@ -234,10 +235,10 @@ class FsspecStore(ObjectStore):
     # ------------------------------------------------------------------ for subclasses
 
     def write(self, path: str, head: bytes, source: BinaryIO) -> ObjectFacts:
-        """Write `head` and what is left in `source` to a new file, durably.
+        """Write `head` and the rest of `source` to a new file, durably.
 
         Raises:
-            SourceError: `source` broke.
+            SourceError: `source` failed.
         """
         options = {"block_size": _PART_BYTES} if self.fs.async_impl else self.file_options
         file = self.calls.call(self.fs.open, path, "wb", **options)
@@ -257,14 +258,14 @@ class FsspecStore(ObjectStore):
         return ObjectFacts(size, crc)
 
     def move(self, temporary: str, target: str) -> None:
-        """Give a file its name, in place of another."""
+        """Rename a file, in place of any other."""
         self.calls.method("mv", temporary, target)
 
     def release(self, temporary: str) -> None:
-        """Take a temporary file, about to be deleted, from a writer that may be dead."""
+        """Take the lease of a temporary file, before its deletion, from a perhaps dead writer."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; one that is not there is fine."""
+        """Remove a file; succeeds if it is not there."""
         try:
             self.calls.method("rm_file", path)
         except Exception as e:
@@ -272,7 +273,7 @@ class FsspecStore(ObjectStore):
                 raise
 
     def remove_folder(self, folder: str) -> bool:
-        """Remove a directory if it is empty; one in use by somebody else stays."""
+        """Remove a directory if it is empty; one that another caller uses stays."""
         if not self._removes_empty:
             return False
         try:
@@ -314,10 +315,11 @@ class FsspecStore(ObjectStore):
         return facts
 
     def _move_once(self, temporary: str, target: str) -> None:
-        """As `move`; where that hangs, no later attempt may follow.
+        """Move; if that hangs, no later attempt may follow.
 
-        Some stores move in several steps: they remove what has the name, or write to it. Such a
-        step, carried out late, would take away what a later attempt wrote and was answered for.
+        Some stores move in several steps: they remove the file at the target name, or write to it.
+        Such a step, carried out late, would destroy the file of a later attempt that was reported
+        as written.
         """
         try:
             self.move(temporary, target)
@@ -329,7 +331,7 @@ class FsspecStore(ObjectStore):
         self, copying: str, temporary: str, head: bytes, source: BinaryIO
     ) -> ObjectFacts:
         for _ in range(_RACES_MAX):
-            # Whoever deletes the last segment of a partition removes its empty directory.
+            # The deletion of a partition's last segment removes its empty directory.
             with contextlib.suppress(FileNotFoundError):
                 self.calls.method("makedirs", copying, exist_ok=True)
                 return self.write(temporary, head, source)
@@ -337,17 +339,17 @@ class FsspecStore(ObjectStore):
         raise RetriableRemoteStorageError(f"the directory of {temporary} went again and again")
 
     def _try_remove_temporary(self, temporary: str, copying: str) -> None:
-        with contextlib.suppress(Exception):  # the error that led here is the one to tell
+        with contextlib.suppress(Exception):  # the error that led here is reported
             self.release(temporary)
             self.remove(temporary)
         self.remove_folder(copying)
 
     def _abandon(self, file: Any, *, hangs: bool) -> None:
-        """Let go of a half written file so that nothing of it becomes visible."""
-        # An AbstractBufferedFile publishes what it has when it is closed, also by its finalizer.
+        """Close a partly written file so that none of it becomes visible."""
+        # An AbstractBufferedFile publishes its content when it is closed, also by its finalizer.
         publishes = hasattr(file, "_upload_chunk")
         if not hangs:  # else this would hang, too
-            with contextlib.suppress(Exception):  # the error that led here is the one to tell
+            with contextlib.suppress(Exception):  # the error that led here is reported
                 self.calls.call(file.discard if publishes else file.close)
         if publishes:
             file.closed = True
@@ -360,7 +362,7 @@ class FsspecStore(ObjectStore):
         request = partial(self.calls.method, "cat_file", path, start=begin, end=end, **uncached)
         piece = bytes(self._asked("fetch", key, request, RemoteResourceNotFoundError) or b"")
         if begin and len(piece) > end - begin:
-            # All of the object, it seems: these are not the bytes that were asked for.
+            # All of the object, it seems: these are not the requested bytes.
             raise RemoteStorageError(
                 f"fetch of {key}: {len(piece)} bytes came where [{begin}, {end}) were asked for:"
                 " the store does not serve ranges"
@@ -401,10 +403,10 @@ class FsspecStore(ObjectStore):
             folder = _parent(folder)
 
     def _settle(self, folder: str, top: str = "") -> None:
-        """Make what changed in local directories survive a power cut, up to `top` or the root."""
+        """Fsync changed local directories, up to `top` or the root."""
         top = top or self._root
         while self._is_local and len(folder) >= len(top):
-            # Others may have emptied and removed it; what is above the root may be closed to us.
+            # Others may have removed it; directories above the root may be closed to us.
             with contextlib.suppress(FileNotFoundError, PermissionError):
                 fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 try:
@@ -414,7 +416,7 @@ class FsspecStore(ObjectStore):
             folder = _parent(folder)
 
     def _abort_uploads(self, path: str) -> None:
-        """End the open multipart uploads of a key, whose writers are dead."""
+        """Abort the open multipart uploads of a key, whose writers are dead."""
         bucket, key, _ = self.fs.split_path(path)
         try:
             answer = self.calls.method(
@@ -451,7 +453,7 @@ class FsspecStore(ObjectStore):
         if_not_found: type[RemoteStorageError],
         seconds: float | None = None,
     ) -> T:
-        """Make a request, repeat it where that may help, and say what it failed with."""
+        """Make a request, repeat it where that may help, and convert its error."""
         try:
             return self._repeated(f"{doing} of {key}", request, seconds)
         except SourceError as e:
@@ -465,7 +467,7 @@ class FsspecStore(ObjectStore):
             return self._retries.call(what, request, timeout_s=seconds)
 
     def _check_local_root(self) -> None:
-        # `check` made it: where it is missing now, a disk is not mounted, and nothing is absent.
+        # `check` made it: if it is missing now, a disk is not mounted, and no object is absent.
         if self._is_local and not os.path.isdir(self._root):
             raise RetriableRemoteStorageError(f"the root of the store is not there: {self._root}")
 

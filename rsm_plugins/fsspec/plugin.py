@@ -1,12 +1,12 @@
-"""The plugin for any URL that fsspec knows: `s3://`, `gs://`, `az://`, `sftp://`, `file://` ...
+"""The plugin for any URL that fsspec supports: `s3://`, `gs://`, `az://`, `sftp://`, `file://` ...
 
-Reads its settings, makes the file system and hands it to `fsspec.objects.FsspecStore`. Options of
-the file system itself are settings that begin with `option.`; their values are JSON where they can
-be read as such (`true`, `15`, `{"region_name": "eu-west-1"}`), else text. Values of options with
-`secret`, `password`, `token`, `key` or the like in their name, and a password in the URL, are kept
-out of every message.
+It reads its settings, makes the file system and passes it to `fsspec.objects.FsspecStore`. Settings
+that begin with `option.` are options of the file system. Their values are JSON if they parse as
+JSON (`true`, `15`, `{"region_name": "eu-west-1"}`), else text. Messages never contain a password in
+the URL, or the value of an option whose name contains `secret`, `password`, `token`, `key` or the
+like.
 
-Must not know: what a segment is; how an object is written.
+Must not know: segments; how an object is written.
 """
 
 import json
@@ -27,7 +27,7 @@ from runtime.version import install_command
 _OPTION = "option."
 _ATTEMPTS = 4
 _REPEAT_THEMSELVES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
-"""Protocols whose libraries repeat requests with growing waits; to repeat that would multiply."""
+"""Protocols whose libraries repeat requests with growing waits; repetitions here would multiply."""
 _SECRET_WORDS = ("secret", "pass", "token", "key", "credential", "connection_string", "sas")
 
 REQUEST_TIMEOUT = integer(
@@ -70,7 +70,7 @@ _HDFS = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs", "arrow_hdfs"})
 
 
 class FsspecRemoteStorageManager(LayoutStorageManager):
-    """Keeps remote segments in whatever `url` names."""
+    """Keeps remote segments in the store that `url` names."""
 
     SETTINGS: ClassVar[Sequence[Setting]] = (
         text(
@@ -98,7 +98,7 @@ class FsspecRemoteStorageManager(LayoutStorageManager):
         self._place = ""
 
     def store_place(self) -> str:
-        """See StorePlace: the URL without user, password and query."""
+        """The URL without user, password and query."""
         return self._place
 
     def configure(self, configs: Mapping[str, str]) -> None:
@@ -142,11 +142,11 @@ def connect(url: str, options: Mapping[str, Any], secret_values: Sequence[str]) 
     """Make the file system of a URL.
 
     Returns:
-        The file system, with no cache, and the URL's path in it.
+        The file system, without caches, and the URL's path in it.
 
     Raises:
-        ValueError: the URL or an option is wrong, or a library is missing.
-        RemoteStorageError, RetriableRemoteStorageError: it cannot be reached.
+        ValueError: The URL or an option is wrong, or a library is missing.
+        RemoteStorageError, RetriableRemoteStorageError: The store cannot be reached.
     """
     wrong = f"rsm.config.url={hidden(url.partition('?')[0], secret_values)}"
     try:
@@ -155,7 +155,7 @@ def connect(url: str, options: Mapping[str, Any], secret_values: Sequence[str]) 
     except ImportError:
         raise ValueError(f"{wrong}: needs fsspec: {install_command('fsspec')}") from None
     if "://" not in url or "::" in url.partition("://")[0]:
-        # No chains either: their caches are not told of what other brokers write or delete.
+        # No chains either: their caches do not see writes and deletions of other brokers.
         raise ValueError(f"{wrong}: allowed is protocol://path")
     try:
         fs, root = url_to_fs(url, skip_instance_cache=True, **options)
@@ -176,7 +176,7 @@ def connect(url: str, options: Mapping[str, Any], secret_values: Sequence[str]) 
 
 
 def limits_of(values: Mapping[str, Any], protocol: str) -> CallLimits:
-    """What the settings say of calls and requests."""
+    """The limits of calls and requests in the settings."""
     attempts = values["api.call.attempts"] or (1 if protocol in _REPEAT_THEMSELVES else _ATTEMPTS)
     return CallLimits(
         values["request.timeout.ms"] / 1_000, values["api.call.timeout.ms"] / 1_000, attempts
@@ -184,12 +184,12 @@ def limits_of(values: Mapping[str, Any], protocol: str) -> CallLimits:
 
 
 def secrets_of(url: str, options: Mapping[str, Any]) -> Iterator[str]:
-    """What must never be in a message: passwords and keys in the URL and the options."""
+    """Secrets for `hidden`: passwords and keys in the URL and the options."""
     found = _PASSWORD.match(url)
     if found:
         yield from {found[1], unquote(found[1])}
     query = url.partition("?")[2]
-    if "=" in query:  # a signature, say
+    if "=" in query:  # for example a signature
         yield query
     yield from _secret_values(options, is_secret=False)
 

@@ -1,4 +1,4 @@
-"""What is copied, read in pieces of bounded size and written to files that may take less.
+"""The source of a copy, read in pieces of bounded size, and written to files that may accept less.
 
 Must not know: which file system the pieces go to.
 """
@@ -9,11 +9,11 @@ from typing import Any, BinaryIO
 from kafka_protocol.errors import TidemarkError
 
 WRITE_BYTES = 1 << 20
-"""One write; as `bytes` what hdfs-native takes fastest: a memoryview costs it 15 times the CPU."""
+"""One write; as `bytes`, which hdfs-native accepts fastest: a memoryview costs 15 times the CPU."""
 
 
 class SourceError(TidemarkError):
-    """What was to be copied cannot be read; carries the error of the file."""
+    """The source cannot be read; carries the error of the file."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))
@@ -21,10 +21,10 @@ class SourceError(TidemarkError):
 
 
 def chunks(head: bytes, source: BinaryIO) -> Iterator[bytes]:
-    """What is to be written, in pieces of bounded size.
+    """The bytes to be written, in pieces of bounded size.
 
     Raises:
-        SourceError: `source` broke.
+        SourceError: `source` failed.
     """
     for at in range(0, len(head), WRITE_BYTES):
         yield head[at : at + WRITE_BYTES]
@@ -39,10 +39,10 @@ def chunks(head: bytes, source: BinaryIO) -> Iterator[bytes]:
 
 
 def read_head(source: BinaryIO, size: int) -> bytes:
-    """The first `size` bytes, fewer only where the source ends.
+    """The first `size` bytes, fewer only if the source ends.
 
     Raises:
-        SourceError: `source` broke.
+        SourceError: `source` failed.
     """
     parts = []
     try:
@@ -56,7 +56,7 @@ def read_head(source: BinaryIO, size: int) -> bytes:
 
 
 def write_all(file: Any, chunk: bytes) -> None:
-    """Write a chunk to a file that may take less at once."""
+    """Write a chunk to a file that may accept less at once."""
     written = file.write(chunk)
     while written is not None and written < len(chunk):
         chunk = chunk[written:]

@@ -1,4 +1,4 @@
-"""HDFS, over three drivers."""
+"""The storage plugin for HDFS, over three drivers."""
 
 from rsm_plugins.hdfs.plugin import HdfsRemoteStorageManager
 

@@ -1,4 +1,4 @@
-"""hdfs-native as an fsspec file system, with a client that is told where to find its settings.
+"""hdfs-native as an fsspec file system, with a client that gets the directory of its settings.
 
 Imported only where it is used: hdfs-native is an extra.
 """
@@ -11,7 +11,7 @@ from hdfs_native.fsspec import HdfsFileSystem
 
 
 class NativeHdfsFileSystem(HdfsFileSystem):
-    """`HdfsFileSystem`, which by itself knows neither `config_dir` nor Kerberos."""
+    """`HdfsFileSystem` with `config_dir` and Kerberos, which it lacks by itself."""
 
     cachable = False
 

@@ -1,23 +1,22 @@
-"""The plugin for HDFS: the store of `fsspec.objects` with HDFS's own care, over three drivers.
+"""The plugin for HDFS: the store of `fsspec.objects`, adapted to HDFS, over three drivers.
 
-`hdfs-native` speaks Hadoop's RPC without a JVM and reads `core-site.xml` and `hdfs-site.xml`, so
-nameservices of several NameNodes work by their name; `webhdfs` speaks HTTP, for networks that let
-nothing else through; `libhdfs` is pyarrow's, for hosts with a Hadoop installation.
+`hdfs-native` uses Hadoop's RPC without a JVM and reads `core-site.xml` and `hdfs-site.xml`, so
+nameservices of several NameNodes work by their name. `webhdfs` uses HTTP, for networks that permit
+nothing else. `libhdfs` is pyarrow's, for hosts with a Hadoop installation.
 
-HDFS's care: an object is written to a random name, closed, and renamed into place, in place of an
-older one (atomically; libhdfs deletes the older one first). A writer that died holds the lease of
-its temporary file, of no other: whoever deletes the segment recovers that lease and removes the
-file. Names are random, so nobody ever waits for another's lease.
+An object is written to a random name, closed, and renamed into place, in place of an older one
+(atomically; libhdfs deletes the older one first). A dead writer holds the lease of its temporary
+file only. The deletion of the segment recovers that lease and removes the file. Names are random,
+so no writer ever waits for another's lease.
 
-A closed file lies with all its replicas' DataNodes, in their page caches: to survive a power cut of
-all of them at once, they need `dfs.datanode.synconclose=true` (no driver can ask for it).
+A closed file is in the page caches of all its replicas' DataNodes. To survive a power failure of
+all of them at once, they need `dfs.datanode.synconclose=true` (no driver can request it).
 
-With one replica `close` takes half a second where it should take milliseconds: the NameNode has
-not yet heard of the last block from the DataNode when it is asked to complete the file, and
-hdfs-native asks again after a fixed 500 ms. It costs the copying thread patience but no CPU, and a
-pipeline of several DataNodes seldom loses that race.
+With one replica `close` takes half a second instead of milliseconds. The NameNode must complete the
+file before the DataNode has reported the last block, and hdfs-native asks again after a fixed 500
+ms. The copying thread waits but uses no CPU, and with a pipeline of several DataNodes this is rare.
 
-Must not know: what a segment is.
+Must not know: segments.
 """
 
 import contextlib
@@ -139,17 +138,17 @@ class NativeHdfsStore(FsspecStore):
 
     def release(self, temporary: str) -> None:
         """See FsspecStore."""
-        # Closed long ago, or gone: then there is no lease.
+        # Closed long ago, or deleted: then there is no lease.
         with contextlib.suppress(OSError, RuntimeError):
             self.calls.call(self.fs.client.recover_lease, temporary)
 
 
 class WebHdfsStore(FsspecStore):
-    """HDFS over HTTP; deleting a file ends its lease, HTTP has no other way."""
+    """HDFS over HTTP; the deletion of a file ends its lease, HTTP has no other way."""
 
     def write(self, path: str, head: bytes, source: BinaryIO) -> ObjectFacts:
         """See FsspecStore."""
-        # One request that lasts as long as the file does: its sockets have the deadlines.
+        # One request for the whole file: the deadlines are those of its sockets.
         facts: ObjectFacts = self.fs.upload(
             path, head, source, self.file_options, self.calls.seconds_left
         )
@@ -171,7 +170,7 @@ class LibHdfsStore(FsspecStore):
 
     def remove_folder(self, folder: str) -> bool:
         """See FsspecStore."""
-        # Its rmdir removes what is in the directory, too: right for nothing but temporary files.
+        # Its rmdir also removes the directory's content: right only for temporary files.
         return folder.endswith(COPYING_SUFFIX) and super().remove_folder(folder)
 
 

@@ -1,8 +1,8 @@
-"""WebHDFS through fsspec, with what its own class lacks.
+"""WebHDFS through fsspec, with features that its own class lacks.
 
-That is: time-outs, a file written in one append instead of one a piece, a range read
-without buffering, a rename onto an existing file, `rmdir`, and the name of the Java exception in
-each error, which says whether trying again helps.
+Time-outs, and a file written in one append instead of one per piece. A range that is read without
+buffering, a rename onto an existing file, and `rmdir`. The name of the Java exception in each
+error, which shows whether a repetition helps.
 
 Imported only where it is used: requests is an extra. Source: the WebHDFS REST API of Hadoop 3.4.
 """
@@ -29,7 +29,7 @@ class WebHdfsFileSystem(WebHDFS):  # type: ignore[misc]  # fsspec has no types
     cachable = False
 
     def __init__(self, host: str, port: int, *, timeout_s: float, **options: Any) -> None:
-        """Make it; `options` are those of fsspec's class. Nothing is sent yet."""
+        """Make it; `options` are those of fsspec's class. Sends nothing yet."""
         self._timeout_s = timeout_s
         super().__init__(host, port, **options)
 
@@ -41,12 +41,12 @@ class WebHdfsFileSystem(WebHDFS):  # type: ignore[misc]  # fsspec has no types
         options: Mapping[str, Any],
         before_chunk: Callable[[], object],
     ) -> ObjectFacts:
-        """Write a whole file: `head` and what is left in `source`; closed when this returns.
+        """Write a whole file: `head` and the rest of `source`; closed when this returns.
 
         `before_chunk` is called before each MiB, and may raise.
 
-        It is made empty first and then appended to: a DataNode may read a request long after its
-        sender gave up, and must find nothing to append to once the file was deleted.
+        The file is first created empty and then appended to. A DataNode may read a request long
+        after its sender gave up, and must find nothing to append to once the file was deleted.
         """
         size = crc = 0
 
@@ -76,7 +76,7 @@ class WebHdfsFileSystem(WebHDFS):  # type: ignore[misc]  # fsspec has no types
         return content
 
     def mv(self, path1: str, path2: str, **_: Any) -> None:
-        """Rename a file, in place of another."""
+        """Rename a file, in place of any other."""
         self._call("RENAME", "put", path1, destination=path2, renameoptions="OVERWRITE")
 
     def rmdir(self, path: str) -> None:
@@ -119,7 +119,7 @@ class WebHdfsFileSystem(WebHDFS):  # type: ignore[misc]  # fsspec has no types
 
 
 class _TimedAdapter(HTTPAdapter):
-    """Gives every request a time-out for connecting and for each wait on its socket."""
+    """Sets a time-out for connecting and for each wait on a socket, on every request."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -132,11 +132,12 @@ class _TimedAdapter(HTTPAdapter):
 
 
 def _checked(answer: requests.Response) -> requests.Response:
-    """The answer, unless it tells of a failure.
+    """The answer, unless it reports a failure.
 
     Raises:
-        FileNotFoundError: there is no such file. RuntimeError: names the Java exception.
-        requests.HTTPError, ValueError: a failure that is not Hadoop's.
+        FileNotFoundError: There is no such file.
+        RuntimeError: Any other error of Hadoop; names the Java exception.
+        requests.HTTPError, ValueError: An error that is not Hadoop's.
     """
     if answer.status_code < 400:
         return answer
@@ -144,7 +145,7 @@ def _checked(answer: requests.Response) -> requests.Response:
         remote = answer.json()["RemoteException"]
         java_class, message = remote["javaClassName"], remote["message"]
     except (ValueError, KeyError, TypeError):
-        if answer.status_code == 404:  # of a proxy, or a wrong port: it tells of no file
+        if answer.status_code == 404:  # of a proxy, or a wrong port: it concerns no file
             raise ValueError(f"a 404 that is not Hadoop's: {answer.url[:200]}") from None
         answer.raise_for_status()
         raise AssertionError("unreachable: the status is an error") from None

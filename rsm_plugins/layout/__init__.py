@@ -1,1 +1,1 @@
-"""One layout of a segment over any store of objects: what most plugins stand on."""
+"""One layout of segments over any store of objects, for most plugins."""

@@ -1,14 +1,15 @@
-"""A broker's claim on a store: its object's name and its bytes, in the one layout of ours.
+"""A broker's claim on a store: the name and the bytes of its object, in our layout.
 
-A claim is the highest number that a broker's tier has taken while it wrote to this store. It lies
-at `claims/<cluster id>/<node id>`, beside the folders of the topics. A folder of a topic ends with
-the topic's id, and S3's entropy is hex: neither is ever called `claims`.
+A claim is the highest number that a broker's tier has taken while it wrote to this store. Its
+object is `claims/<cluster id>/<node id>`, beside the folders of the topics. A topic's folder ends
+with the topic's id, and S3's entropy is hex: neither is ever called `claims`.
 
-The object is one line of JSON:
-`{"version": 1, "clusterId": "...", "nodeId": 1, "number": 7, "crc32c": 123}`, where the CRC32C is
-that of the text `<version> <cluster id> <node id> <number>`. Spaces before the line end make its
-size a multiple of 256: a claim is replaced by one of the same size, so that a reader that asks for
-the size first and for the bytes then never gets a cut one. Pure: no store, no clock.
+The object is one line of JSON, such as
+`{"version": 1, "clusterId": "...", "nodeId": 1, "number": 7, "crc32c":
+123}`. The CRC32C is that of the text `<version> <cluster id> <node id>
+<number>`. Spaces before the line end make its size a multiple of 256. So a claim is replaced by one
+of the same size, and a reader that first asks for the size and then for the bytes never gets a
+truncated one. Pure: no store, no clock.
 """
 
 import json
@@ -22,13 +23,13 @@ from rsm_plugins.layout.objects import DamagedObjectError
 FOLDER = "claims"
 CLAIM_VERSION = 1
 CLAIM_BYTES_MAX = 4_096
-"""Above what any claim takes: something else lies there."""
+"""Above the size of any claim: a larger object is something else."""
 NUMBER_MAX = 2**63 - 1
 _CAPACITY_BYTES = 256
 
 
 def claim_key(cluster_id: str, node_id: int) -> str:
-    """Name of the claim's object; nobody can choose a cluster id that leads out of the folder."""
+    """Name of the claim's object; no cluster id leads out of the folder."""
     part = quote(cluster_id, safe="")
     if not part.strip("."):  # empty, `.` or `..`
         part = "%" + part.replace(".", "%2E")
@@ -36,7 +37,7 @@ def claim_key(cluster_id: str, node_id: int) -> str:
 
 
 def is_claim(key: str) -> bool:
-    """Whether an object of that name is a claim, and so none of a segment's."""
+    """Whether the object of that name is a claim, and so not part of a segment."""
     return key.startswith(FOLDER + "/")
 
 
@@ -58,7 +59,7 @@ def parse_claim(data: bytes, cluster_id: str, node_id: int) -> int:
     """The number of a claim.
 
     Raises:
-        DamagedObjectError: it is cut, changed, of another version, or another broker's.
+        DamagedObjectError: It is truncated, changed, of another version, or another broker's.
     """
     try:
         document: Any = json.loads(data)

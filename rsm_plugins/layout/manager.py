@@ -1,10 +1,10 @@
-"""A storage plugin out of a store of objects: three objects per segment, in the one layout of ours.
+"""A storage plugin on a store of objects: three objects per segment, in our layout.
 
 A segment is complete when its manifest is there, which is written last and deleted first. The
-manifest of a segment is read once, before its first byte is served; what it says is remembered, so
-that every later read of the log is exactly one request. Where an object is not what it says, it is
-read again next time: the manifest itself may have come damaged. Nothing here lists the store but
-`list_objects`, which tools call.
+manifest of a segment is read once, before its first byte is served, and remembered, so that every
+later read of the log is exactly one request. If an object does not match the manifest, the manifest
+is read again next time: it may itself have arrived damaged. Only `list_objects` lists the store,
+for tools.
 
 Must not know: which store it is; which segments should exist.
 """
@@ -45,11 +45,11 @@ V = TypeVar("V")
 
 _KNOWN_SEGMENTS_MAX = 10_000
 _WHOLE_INDEXES_BYTES_MAX = 1 << 20
-"""Indexes up to this size come with one request and are kept for the next kind asked for."""
+"""Indexes up to this size are read with one request and kept for the next kind."""
 _WHOLE_INDEXES_KEPT = 8
 _STREAM_BUFFER_BYTES = 1 << 16
 _MANIFEST_BYTES_MAX = 16 << 20
-"""Above what any list of leader epochs takes: something else lies there."""
+"""Above the size of any list of leader epochs: a larger object is something else."""
 
 
 class BoundedMap(Generic[K, V]):
@@ -83,7 +83,7 @@ class BoundedMap(Generic[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class _Complete:
-    """What is remembered of a segment whose manifest was read: where it lies and its facts."""
+    """The facts of a segment whose manifest was read."""
 
     names: ObjectNames
     log: ObjectFacts
@@ -91,7 +91,7 @@ class _Complete:
 
 
 class LayoutStorageManager(RemoteStorageManager):
-    """Keeps segments in an `ObjectStore`; a subclass says which, and with which settings."""
+    """Keeps segments in an `ObjectStore`; a subclass chooses the store and its settings."""
 
     SETTINGS: ClassVar[Sequence[Setting]] = ()
 
@@ -107,20 +107,20 @@ class LayoutStorageManager(RemoteStorageManager):
         """Connect to the store.
 
         Args:
-            values: parsed values of `SETTINGS`, by name.
+            values: Parsed values of `SETTINGS`, by name.
 
         Raises:
-            ValueError, RemoteStorageError: as `RemoteStorageManager.configure`.
+            ValueError, RemoteStorageError: As of `RemoteStorageManager.configure`.
         """
 
     def places(self, metadata: RemoteLogSegmentMetadata) -> Sequence[ObjectNames]:
-        """Names under which the segment's objects may lie.
+        """Names under which the segment's objects may be.
 
-        The first is where a copy writes and a reader looks; a deletion visits all.
+        A copy writes to the first and a reader looks there; a deletion visits all.
 
         Raises:
-            RemoteStorageError: the custom metadata is not ours. It must not lead us anywhere.
-            UnsafeNameError: a part of the metadata cannot be part of a key.
+            RemoteStorageError: The custom metadata is not ours, and is not used for any name.
+            UnsafeNameError: A part of the metadata cannot be part of a key.
         """
         if metadata.custom_metadata is not None:
             raise RemoteStorageError(
@@ -129,18 +129,18 @@ class LayoutStorageManager(RemoteStorageManager):
         return (object_layout.object_names(metadata),)
 
     def custom_metadata(self) -> bytes | None:
-        """What `places` will want to know of a segment copied now."""
+        """The custom metadata that `places` will need for a segment copied now."""
         return None
 
     def custom_metadata_at(self, folder: str, metadata: RemoteLogSegmentMetadata) -> bytes | None:
-        """What `custom_metadata` was for a segment that lies in `folder`, as a listing shows it.
+        """The custom metadata of a segment that is in `folder`, for listings.
 
         Args:
-            folder: before the layout's own key, without a slash at its end; empty if none.
-            metadata: the segment.
+            folder: Before the layout's own key, without a slash at its end; empty if none.
+            metadata: The segment.
 
         Raises:
-            RemoteObjectDamagedError: no copy of the segment lies there.
+            RemoteObjectDamagedError: No copy of the segment can be in that folder.
         """
         if folder:
             raise RemoteObjectDamagedError(f"{folder}: no copy of a segment lies in this folder")
@@ -157,7 +157,7 @@ class LayoutStorageManager(RemoteStorageManager):
     ) -> bytes | None:
         """See RemoteStorageManager."""
         names = self._places(metadata)[0]
-        self._forget(metadata)  # what is read after this is what the store has then
+        self._forget(metadata)  # later reads must see the store's present content
         container = object_layout.pack_indexes(_read_indexes(data))
         log = self._put(names.log, data.log)
         if log.size_bytes != metadata.segment_size_bytes:
@@ -230,12 +230,12 @@ class LayoutStorageManager(RemoteStorageManager):
         return (one for one in self._store.list_objects(prefix) if not is_claim(one.key))
 
     def read_manifest(self, key: str) -> Manifest:
-        """The manifest of that key, for whoever lists the store; later calls take its metadata.
+        """The manifest of that key, for tools that list the store; later calls accept its metadata.
 
         Raises:
-            RemoteResourceNotFoundError: it is not there any more.
-            RemoteObjectDamagedError: it cannot be read, or is of another segment than its key.
-            RemoteStorageError, RetriableRemoteStorageError: the store failed.
+            RemoteResourceNotFoundError: It is not there any more.
+            RemoteObjectDamagedError: It cannot be read, or is of another segment than its key.
+            RemoteStorageError, RetriableRemoteStorageError: The store failed.
         """
         manifest = self._parsed_manifest(key)
         parsed = object_layout.parse_key(key)
@@ -271,10 +271,10 @@ class LayoutStorageManager(RemoteStorageManager):
         self._store.delete([claim_key(cluster_id, node_id)])
 
     def manifest_sizes(self, metadata: RemoteLogSegmentMetadata) -> dict[str, int]:
-        """Bytes of the segment's log and indexes as its manifest says, by suffix. For tools.
+        """Bytes of the segment's log and indexes from its manifest, by suffix. For tools.
 
         Raises:
-            RemoteStorageError: as `fetch_index`.
+            RemoteStorageError: As of `fetch_index`.
         """
         known = self._known(metadata)
         return {
@@ -312,11 +312,12 @@ class LayoutStorageManager(RemoteStorageManager):
         self._whole_indexes.pop(metadata.id.id)
 
     def _known(self, metadata: RemoteLogSegmentMetadata) -> _Complete:
-        """The segment's facts; reads its manifest where it was not read before.
+        """The segment's facts; reads its manifest if that was not read before.
 
         Raises:
-            RemoteResourceNotFoundError: there is no manifest: never copied, half copied or deleted.
-            RemoteObjectDamagedError: it cannot be read, or is another segment's.
+            RemoteResourceNotFoundError: There is no manifest: never copied, partly copied or
+                deleted.
+            RemoteObjectDamagedError: It cannot be read, or is another segment's.
         """
         names = self._places(metadata)[0]
         known = self._complete.get(metadata.id.id)
@@ -360,7 +361,7 @@ class LayoutStorageManager(RemoteStorageManager):
 
 
 class _VerifiedStream(io.RawIOBase):
-    """A whole object that is compared with what the manifest says of it, at its end."""
+    """A whole object that is compared with the manifest at its end."""
 
     def __init__(
         self,
@@ -380,7 +381,7 @@ class _VerifiedStream(io.RawIOBase):
         count = self._stream.readinto(buffer) or 0
         self._size += count
         self._crc = crc32c(memoryview(buffer)[:count], self._crc)
-        # With its last byte, not after it: who knows the size does not ask for more.
+        # With its last byte, not after it: a caller that has the size reads no further.
         is_end = self._size == self._expected.size_bytes or (not count and len(buffer) > 0)
         if is_end and ObjectFacts(self._size, self._crc) != self._expected:
             self._is_damaged()

@@ -1,23 +1,23 @@
-"""How a segment lies in a store: the names of its three objects and what is inside two of them.
+"""The layout of a segment in a store: the names of its three objects and the format of two of them.
 
-One layout for all plugins of ours, so that tools, Spark and people read every store the same way.
+One layout for all our plugins, so that tools, Spark and people read every store in the same way.
 Per segment, under `<topic>-<topic id>/<partition>/<base offset, 20 digits>-<segment id>`:
 
 * `.log`: the segment, byte for byte;
-* `.indexes`: every index in one object, behind a header that says where each lies;
+* `.indexes`: every index in one object, behind a header with their positions;
 * `.manifest`: JSON, the segment's metadata with size and CRC32C of the other two; written last,
   deleted first. A segment without it was never complete.
 
 A topic's name is cut to 232 characters in its folder, so that the folder's name fits a file
 system's 255; the id keeps it unique and the manifest has the whole name.
 
-Names come from metadata records that somebody else may have written, so they are checked here
+Names come from metadata records that another process may have written, so they are checked here
 before any plugin makes a path or a key of them. Pure: no store, no clock.
 
-The header of `.indexes`, big endian: magic `TMIX`, version (u16), count (u16); per index kind
-(u8), 3 zero bytes, CRC32C of its bytes (u32), position from the object's begin (u64), length
-(u64); last CRC32C of all before (u32). Worked example of an object with a single 2-byte index: 36
-bytes of header, the index at position 36, length 2.
+The header of `.indexes` is big endian: magic `TMIX`, version (u16), count (u16). Then per index:
+kind (u8), 3 zero bytes, CRC32C of its bytes (u32), position from the object's beginning (u64),
+length (u64). Last, the CRC32C of all before (u32). Worked example of an object with a single 2-byte
+index: 36 bytes of header, the index at position 36, length 2.
 """
 
 import json
@@ -68,15 +68,15 @@ _KINDS: dict[IndexType, int] = {
 _KIND_OF = {number: kind for kind, number in _KINDS.items()}
 
 INDEXES_HEADER_BYTES_MAX = _HEAD.size + len(_KINDS) * _ENTRY.size + _CRC.size
-"""No header is longer: a first ranged read of so many bytes finds every index."""
+"""Bound of the header: a first ranged read of so many bytes finds every index."""
 
 
 class DamagedObjectError(TidemarkError):
-    """An object's bytes are not what this layout wrote."""
+    """An object's bytes are not those that this layout wrote."""
 
 
 class UnsafeNameError(TidemarkError, ValueError):
-    """A name that would lead out of the plugin's root, or that no topic can have."""
+    """A name that leads out of the plugin's root, or that no topic can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class ObjectNames:
 
     @property
     def indexes(self) -> str:
-        """Key of the indexes' container."""
+        """Key of the object with all indexes."""
         return self.base + INDEXES_SUFFIX
 
     @property
@@ -111,7 +111,7 @@ class ObjectNames:
 
 @dataclass(frozen=True, slots=True)
 class IndexSection:
-    """Where one index lies in a `.indexes` object: `[position, position + length)`."""
+    """Position of one index in a `.indexes` object: `[position, position + length)`."""
 
     kind: IndexType
     crc32c: int
@@ -129,7 +129,7 @@ class ObjectFacts:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a `.manifest` says: the segment, and what its other two objects must look like."""
+    """The content of a `.manifest`: the segment, with size and CRC32C of its other two objects."""
 
     metadata: RemoteLogSegmentMetadata
     log: ObjectFacts
@@ -140,7 +140,7 @@ def partition_folder(partition: TopicIdPartition) -> str:
     """The folder of all segments of `partition`, without a slash at either end.
 
     Raises:
-        UnsafeNameError: the topic's name or the partition cannot be part of a path.
+        UnsafeNameError: The topic's name or the partition cannot be part of a path.
     """
     if not _TOPIC.fullmatch(partition.topic) or partition.topic in {".", ".."}:
         raise UnsafeNameError(f"topic={partition.topic[:100]!r} cannot be part of an object's name")
@@ -154,7 +154,7 @@ def object_names(metadata: RemoteLogSegmentMetadata) -> ObjectNames:
     """Names of the objects of a segment.
 
     Raises:
-        UnsafeNameError: topic, partition, id or start offset cannot be part of a path.
+        UnsafeNameError: Topic, partition, id or start offset cannot be part of a path.
     """
     if metadata.start_offset < 0 or len(metadata.id.id) != 16:
         raise UnsafeNameError(f"start_offset={metadata.start_offset} or the segment id is not one")
@@ -164,11 +164,11 @@ def object_names(metadata: RemoteLogSegmentMetadata) -> ObjectNames:
 
 @dataclass(frozen=True, slots=True)
 class ParsedKey:
-    """What the name of an object says.
+    """The parts of an object's name.
 
     Attributes:
-        base: the key without its suffix, as in `ObjectNames`.
-        topic: perhaps cut, see the module's docstring.
+        base: The key without its suffix, as in `ObjectNames`.
+        topic: Perhaps cut, as described in the module's docstring.
         suffix: `.log`, `.indexes` or `.manifest`.
     """
 
@@ -182,10 +182,10 @@ class ParsedKey:
 
 
 def parse_key(key: str) -> ParsedKey | None:
-    """Read the name of an object; None where this layout would give no object such a name.
+    """Parse the name of an object; None if this layout gives no object such a name.
 
-    The inverse of `object_names`: what is read here is written there, character for character. A
-    plugin may put a folder of up to 8 hex digits before it (S3's entropy).
+    The inverse of `object_names`, character for character. A plugin may put a folder of up to 8 hex
+    digits before it (S3's entropy).
     """
     found = _KEY.fullmatch(key)
     if found is None:
@@ -210,13 +210,13 @@ def parse_key(key: str) -> ParsedKey | None:
 
 
 def check_key(key: str) -> str:
-    """Give back a relative key made of plain parts.
+    """Return a relative key if it consists of plain parts.
 
-    For keys that come from custom metadata or settings.
+    For keys from custom metadata or settings.
 
     Raises:
-        UnsafeNameError: it is absolute, empty, or has a part that is empty, `.`, `..` or holds a
-        NUL or backslash.
+        UnsafeNameError: It is absolute, empty, or has a part that is empty, `.`, `..` or contains a
+            NUL or backslash.
     """
     parts = key.split("/")
     if any(part in {"", ".", ".."} or "\0" in part or "\\" in part for part in parts):
@@ -225,11 +225,11 @@ def check_key(key: str) -> str:
 
 
 def folder_of_prefix(prefix: str) -> str | None:
-    """The folder below which all keys with that prefix lie, empty for the root.
+    """The folder that contains all keys with that prefix, empty for the root.
 
     Returns:
-        None where no key can begin so (`../x`, `/x`): a listing has nothing to show, and must not
-        look there.
+        None if no key can begin so (`../x`, `/x`): a listing shows nothing, and must not look
+            there.
     """
     folder, slash, _ = prefix.rpartition("/")
     try:
@@ -239,7 +239,7 @@ def folder_of_prefix(prefix: str) -> str | None:
 
 
 def pack_indexes(indexes: Mapping[IndexType, bytes]) -> bytes:
-    """Put all indexes of a segment into the bytes of one `.indexes` object."""
+    """All indexes of a segment as the bytes of one `.indexes` object."""
     ordered = sorted(indexes, key=_KINDS.__getitem__)
     header_bytes = _HEAD.size + len(ordered) * _ENTRY.size + _CRC.size
     out = bytearray(_HEAD.pack(_MAGIC, INDEXES_VERSION, len(ordered)))
@@ -255,16 +255,16 @@ def pack_indexes(indexes: Mapping[IndexType, bytes]) -> bytes:
 
 
 def read_indexes_header(head: bytes) -> dict[IndexType, IndexSection]:
-    """Read where each index lies from the first bytes of an `.indexes` object.
+    """The position of each index, from the first bytes of an `.indexes` object.
 
     Args:
-        head: its first `INDEXES_HEADER_BYTES_MAX` bytes, or all of a shorter object.
+        head: Its first `INDEXES_HEADER_BYTES_MAX` bytes, or all of a shorter object.
 
     Returns:
-        Sections of the kinds known here; kinds of later versions are excluded.
+        Sections of the known kinds; kinds of later versions are left out.
 
     Raises:
-        DamagedObjectError: it is cut, foreign, or its checksum is wrong.
+        DamagedObjectError: It is truncated, foreign, or its checksum is wrong.
     """
     if len(head) < _HEAD.size:
         raise DamagedObjectError(f"indexes object of {len(head)} bytes has no header")
@@ -285,10 +285,10 @@ def read_indexes_header(head: bytes) -> dict[IndexType, IndexSection]:
 
 
 def checked_section(section: IndexSection, body: bytes) -> bytes:
-    """Give back the bytes of one index after comparing length and checksum.
+    """Return the bytes of one index after comparing length and checksum.
 
     Raises:
-        DamagedObjectError: they differ from what the header says.
+        DamagedObjectError: They differ from the header.
     """
     if len(body) != section.length or crc32c(body) != section.crc32c:
         raise DamagedObjectError(
@@ -299,7 +299,7 @@ def checked_section(section: IndexSection, body: bytes) -> bytes:
 
 
 def dump_manifest(manifest: Manifest) -> bytes:
-    """Write a manifest as JSON text, keys in a fixed order, one line end at the end."""
+    """A manifest as JSON text, keys in a fixed order, with one line end."""
     meta = manifest.metadata
     custom = meta.custom_metadata
     document = {
@@ -329,11 +329,11 @@ def dump_manifest(manifest: Manifest) -> bytes:
 
 
 def parse_manifest(data: bytes) -> Manifest:
-    """Read a manifest; its segment is in COPY_SEGMENT_FINISHED, for nothing else has one.
+    """Parse a manifest; its segment is in COPY_SEGMENT_FINISHED, since no other has one.
 
     Raises:
-        DamagedObjectError: not JSON, another version, or a field is missing, of another type or
-        impossible.
+        DamagedObjectError: Not JSON, another version, or a field is missing, of another type or
+            impossible.
     """
     try:
         document: Any = json.loads(data)

@@ -13,8 +13,8 @@ class PieceStream(io.RawIOBase):
     """Bytes `[position, end)` of an object; the next piece is fetched when the last is used up.
 
     Attributes:
-        position: of the next byte that will be read.
-        cut: the piece held is shorter than was asked for.
+        position: Of the next byte that will be read.
+        cut: The present piece is shorter than requested.
     """
 
     def __init__(
@@ -28,11 +28,11 @@ class PieceStream(io.RawIOBase):
         """Make it; nothing is fetched yet.
 
         Args:
-            key: for messages.
-            fetch: gives bytes `[begin, end)`, fewer where the object ends.
-            position: first byte.
-            end: exclusive.
-            piece_bytes: most that is fetched at once.
+            key: For messages.
+            fetch: Returns bytes `[begin, end)`, fewer where the object ends.
+            position: First byte.
+            end: Exclusive.
+            piece_bytes: Largest size of one fetch.
         """
         self._key, self._fetch, self._end = key, fetch, end
         self._piece_bytes = piece_bytes

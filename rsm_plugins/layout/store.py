@@ -1,8 +1,8 @@
-"""What a backend of ours must be able to do: keep whole objects under flat keys.
+"""The interface of a backend: it keeps whole objects under flat keys.
 
-`layout.manager.LayoutStorageManager` makes a storage plugin of it: it knows segments, indexes and
-manifests, a backend knows its store. Keys are relative to the backend's root or prefix, made of
-plain parts with `/` between them (`object_layout.check_key`).
+`layout.manager.LayoutStorageManager` makes a storage plugin of it: the manager handles segments,
+indexes and manifests, the backend its store. Keys are relative to the backend's root or prefix,
+made of plain parts with `/` between them (`layout.objects.check_key`).
 
 Must not know: segments, indexes, topics.
 """
@@ -19,31 +19,32 @@ from rsm_plugins.layout.objects import ObjectFacts
 class ObjectStore(ABC):
     """A store of whole objects. Methods are called from many threads at once.
 
-    Every method may raise RemoteStorageError (trying again will not help) and
-    RetriableRemoteStorageError (it may), and keeps deadlines of its own. An error of `source` (an
-    OSError) passes through as it is.
+    Every method may raise RemoteStorageError (a repetition will not help) and
+    RetriableRemoteStorageError (it may), and limits its own requests by time-outs. An error of
+    `source` (an OSError) is passed on unchanged.
     """
 
     @abstractmethod
     def put(self, key: str, source: BinaryIO) -> ObjectFacts:
-        """Write an object, in place of an older one of that key.
+        """Write an object, in place of any older one of that key.
 
-        The object is visible only when it is whole, and survives a power cut when this returns.
+        The object is visible only when it is complete, and survives a power failure once this
+        returns.
 
         Args:
-            key: its name.
-            source: read from position 0 (it may stand elsewhere) to its end; may be read again.
+            key: Its name.
+            source: Read from position 0 (it may stand elsewhere) to its end; may be read again.
 
         Returns:
-            Size and CRC32C of the bytes that were read from `source`; the store has verified that
-            it holds the same where it can.
+            Size and CRC32C of the bytes that were read from `source`. Where the store can, it has
+                verified that it holds the same.
         """
 
     def put_once(self, key: str, source: BinaryIO) -> ObjectFacts:
-        """As `put`, for a small object that is never written with other bytes.
+        """Write as `put` does, for a small object that is never written with other bytes.
 
-        A store that can lets no other object of that key be replaced: RemoteStorageError. The same
-        bytes again are fine.
+        A store that can do so refuses to replace another object of that key: RemoteStorageError.
+        The same bytes again are accepted.
         """
         return self.put(key, source)
 
@@ -53,18 +54,18 @@ class ObjectStore(ABC):
 
         `last` beyond the end is clipped. The stream (a subclass with `readable` and `readinto`) may
         be closed early. It raises the errors of this interface: RetriableRemoteStorageError also
-        where the connection ends before all announced bytes have come.
+        where the connection ends before all announced bytes have arrived.
 
         Raises:
-            RemoteResourceNotFoundError: there is no such object.
-            RemoteObjectDamagedError: the object ends at or before `first`.
+            RemoteResourceNotFoundError: There is no such object.
+            RemoteObjectDamagedError: The object ends at or before `first`.
         """
 
     @abstractmethod
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects, and what unfinished puts of these keys left; what is absent is fine.
+        """Delete objects, with the remains of unfinished puts of these keys; absent ones are fine.
 
-        Returns when a reader anywhere can no longer find them.
+        Returns once no reader anywhere can find them.
         """
 
     @abstractmethod
@@ -73,4 +74,4 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of connections and threads."""
+        """Release connections and threads."""

@@ -1,4 +1,4 @@
-"""S3, and every store that speaks S3."""
+"""The storage plugin for S3 and every compatible store."""
 
 from rsm_plugins.s3.plugin import S3RemoteStorageManager
 

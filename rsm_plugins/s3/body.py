@@ -1,8 +1,8 @@
-"""Reading an object's bytes from an answer of S3: exactly the range asked for, or an error.
+"""The bytes of an object in an answer of S3: exactly the requested range, or an error.
 
 Some stores answer a ranged request with 200, some with the whole object; connections end early.
-None of that may become wrong bytes, so the answer is compared with the question before its first
-byte is handed out.
+None of that may become wrong bytes, so the answer is compared with the request before its first
+byte is returned.
 """
 
 import base64
@@ -22,27 +22,27 @@ from rsm_plugins.api import (
 from rsm_plugins.s3.errors import LIBRARY_ERRORS, storage_error
 
 _BLOCK_BYTES = 256 << 10
-"""The library reads into a buffer of its own first: of this size that costs almost nothing."""
+"""The library first reads into a buffer of its own, which costs almost nothing at this size."""
 _BYTES_PER_CALL_TIMEOUT = 8 << 20
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
 def length_of_range(answer: Mapping[str, Any], first: int, last: int | None) -> int:
-    """How many bytes of an answer's body are what was asked for; they are its first ones.
+    """Number of the first bytes of an answer's body that were requested.
 
     Args:
-        answer: of GetObject.
-        first: first byte asked for, inclusive.
-        last: last byte asked for, inclusive; None: to the end.
+        answer: Of GetObject.
+        first: First requested byte, inclusive.
+        last: Last requested byte, inclusive; None: to the end.
 
     Raises:
-        RemoteStorageError: the store does not serve ranges.
-        RetriableRemoteStorageError: the body is something else.
+        RemoteStorageError: The store does not serve ranges.
+        RetriableRemoteStorageError: The body is something else.
     """
     content_range, length = answer.get("ContentRange"), answer.get("ContentLength")
     if content_range is None:
-        # All of the object, whatever was asked for. One store (rclone) sends the range itself so,
-        # but for an object that is as long as the range that would be a guess.
+        # All of the object, for any request. One store (rclone) sends the range itself so, but for
+        # an object that is as long as the range that would be a guess.
         if length is None or first:
             raise RemoteStorageError(
                 f"the store answered a request for bytes {first}-{'' if last is None else last}"
@@ -69,7 +69,7 @@ def length_of_range(answer: Mapping[str, Any], first: int, last: int | None) -> 
 
 
 def whole_object_crc32c(answer: Mapping[str, Any]) -> int | None:
-    """The CRC32C of the whole object, if the answer has it; one of parts' checksums is none."""
+    """The CRC32C of the whole object, if the answer has it; a checksum of parts is none."""
     value = answer.get("ChecksumCRC32C")
     if not value or "-" in value or answer.get("ChecksumType") == "COMPOSITE":
         return None
@@ -79,8 +79,8 @@ def whole_object_crc32c(answer: Mapping[str, Any]) -> int | None:
 class S3Body(io.RawIOBase):
     """The first `length` bytes of an answer's body.
 
-    Read to the end it gives its connection back; closed before, it drops the connection. The time
-    spent in waiting for the store is bounded: `timeout_s` for every 8 MiB.
+    Read to the end, it returns its connection; closed before, it drops the connection. The time
+    spent waiting for the store is bounded: `timeout_s` for every 8 MiB.
     """
 
     def __init__(
@@ -98,15 +98,15 @@ class S3Body(io.RawIOBase):
         self._expected_crc32c, self._crc32c = expected_crc32c, 0
 
     def readable(self) -> bool:
-        """It is."""
+        """Always True."""
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # typeshed: Buffer
-        """Fill a part of `buffer`; 0 at the end.
+        """Fill a part of `buffer`; returns 0 at the end.
 
         Raises:
-            RetriableRemoteStorageError: the connection failed, ended early or was too slow.
-            RemoteObjectDamagedError: the whole object's bytes are not those of its checksum.
+            RetriableRemoteStorageError: The connection failed, ended early or was too slow.
+            RemoteObjectDamagedError: The whole object's bytes do not match its checksum.
         """
         if self.closed:
             raise ValueError("read of a closed stream")
@@ -139,7 +139,7 @@ class S3Body(io.RawIOBase):
             )
 
     def close(self) -> None:
-        """Give the connection back, or drop it if something of the body was not read."""
+        """Return the connection, or drop it if a part of the body was not read."""
         if not self.closed:
             self._body.close()
         super().close()

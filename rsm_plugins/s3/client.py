@@ -1,7 +1,7 @@
-"""One bucket of S3 behind boto3: its client, and calls that end in time with an error of ours.
+"""One bucket of S3 through boto3: its client, and calls that end in time with an error of ours.
 
 boto3 bounds a wait for bytes and the number of attempts, not a whole call. So each call has a
-deadline, kept per thread, which is looked at before every attempt and before every block of a body
+deadline, kept per thread, which is checked before every attempt and before every block of a body
 that is sent. A call ends at most one silence (`read.timeout.ms`) after its deadline.
 
 boto3 is imported with this module (0.2 s): `plugin.py` does that when it is configured, not before.
@@ -43,12 +43,12 @@ def make_client(options: S3Options, *, timeout_s_max: float, attempts: int) -> A
     """A client of S3, with credentials found by the library's own chain.
 
     Raises:
-        ValueError: a setting does not fit what the library knows.
+        ValueError: The library does not accept a setting.
     """
     if isinstance(options.verify, str) and not Path(options.verify).is_file():
         raise ValueError(f"{PREFIX}tls.ca.file={options.verify}: allowed is the path of a PEM file")
-    # Below INFO these log signatures and the headers that carry them; urllib3 also warns whenever
-    # more connections were in use than are kept, which is no trouble.
+    # Below INFO these log signatures and the headers that carry them. urllib3 also warns whenever
+    # more connections were in use than are kept, which is harmless.
     for name, least in (
         ("boto3", logging.INFO),
         ("botocore", logging.INFO),
@@ -91,7 +91,7 @@ def make_client(options: S3Options, *, timeout_s_max: float, attempts: int) -> A
 
 
 class S3Calls:
-    """Calls one operation of S3 on one bucket. Safe for threads."""
+    """Calls one operation of S3 on one bucket. Thread-safe."""
 
     def __init__(self, client: Any, bucket: str, timeout_s: float) -> None:
         self._client, self._bucket, self._timeout_s = client, bucket, timeout_s
@@ -111,15 +111,16 @@ class S3Calls:
         """Make one call, with the library's retries.
 
         Args:
-            operation: a method of boto3's client.
-            key: the object's whole key; empty for calls that have none.
-            hear: error codes, and statuses as text, to be raised as RefusedError.
-            refusals: raise RefusedError also where the store refuses this call itself.
-            params: what else the operation takes.
+            operation: A method of boto3's client.
+            key: The object's whole key; empty for calls that have none.
+            hear: Error codes, and statuses as text, to be raised as RefusedError.
+            refusals: Raise RefusedError also where the store refuses this call itself.
+            params: Further parameters of the operation.
 
         Raises:
-            RefusedError: one of `hear`, or a refusal that the caller asked to hear of.
-            RemoteStorageError, RetriableRemoteStorageError, RemoteResourceNotFoundError: it failed.
+            RefusedError: One of `hear`, or a refusal if `refusals` is set.
+            RemoteStorageError, RetriableRemoteStorageError, RemoteResourceNotFoundError: The call
+                failed.
         """
         if key:
             params["Key"] = key
@@ -133,7 +134,7 @@ class S3Calls:
             sent_checksum = operation == "delete_objects" or any(
                 name.startswith("Checksum") for name in params
             )
-            # Not `from e`: the store's own words may repeat what it was sent.
+            # Not `from e`: the store's message may repeat what it was sent.
             raise storage_error(
                 e, self.doing(operation, key), sent_checksum=sent_checksum
             ) from None
@@ -141,20 +142,20 @@ class S3Calls:
             raise storage_error(e, self.doing(operation, key)) from e
 
     def doing(self, operation: str, key: str) -> str:
-        """An operation and what it is done to, for messages."""
+        """An operation and its object, for messages."""
         return f"{operation} of s3://{self._bucket}/{key}"
 
     def error(self, code: str, message: str, operation: str, key: str) -> RemoteStorageError:
-        """The error for a single key in an answer that is about many."""
+        """The error of a single key in an answer about many."""
         return error_class(code, status_in(code))(
             f"{self.doing(operation, key)} failed: {code}: {message[:200]}"
         )
 
     def check_deadline(self) -> None:
-        """Look whether this thread's call may continue.
+        """Check whether this thread's call may continue.
 
         Raises:
-            RetriableRemoteStorageError: its time is over.
+            RetriableRemoteStorageError: Its time is over.
         """
         if time.monotonic() > self._call.deadline_s:
             raise RetriableRemoteStorageError(
@@ -168,10 +169,10 @@ class S3Calls:
 
 
 def list_page(calls: S3Calls, **params: Any) -> tuple[Any, dict[str, Any]]:
-    """A page of a listing, and what the next one is asked with; empty: there is none.
+    """A page of a listing, and the parameters of the next one; empty: there is none.
 
-    By ListObjectsV2; by ListObjects where the store refuses that, or answers as if it were the old
-    one. The parameters of the next page keep to what this one came by.
+    Uses ListObjectsV2, or ListObjects where the store refuses that, or answers as for the old one.
+    The parameters of the next page are of the same kind as those of this one.
     """
     page = None
     if "Marker" not in params:
@@ -191,20 +192,20 @@ def list_page(calls: S3Calls, **params: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _send_small_bodies_at_once(params: dict[str, Any], **_: Any) -> None:
-    """Do not ask the store first whether it wants a body that is plain bytes: a round trip each."""
+    """Send a body of plain bytes without first asking the store, which costs a round trip each."""
     if isinstance(params.get("body"), io.BytesIO):
         params["headers"].pop("Expect", None)
 
 
 def probe(options: S3Options) -> None:
-    """Look once whether the bucket can be used, quickly.
+    """Check once whether the bucket can be used, quickly.
 
-    A listing of one key, because it says why not (a HEAD has no words) and needs the very right
-    without which a missing object would look like a forbidden one. A store that does not answer now
-    stops nothing: the tier tries again for ever anyway.
+    By a listing of one key. Its error has a message (that of a HEAD has none). It also needs the
+    permission without which a missing object looks like a forbidden one. A store that does not
+    answer now is no error: the tier repeats its requests without end.
 
     Raises:
-        ValueError, RemoteStorageError: the settings or the rights are wrong.
+        ValueError, RemoteStorageError: The settings or the permissions are wrong.
     """
     client = make_client(options, timeout_s_max=_PROBE_TIMEOUT_S, attempts=_PROBE_ATTEMPTS)
     calls = S3Calls(client, options.bucket, _PROBE_TIMEOUT_S)

@@ -1,9 +1,9 @@
-"""Which failures of S3 pass by themselves, and what to tell about those that do not.
+"""Failures of S3 that pass by themselves, and the messages for those that do not.
 
-`error_class` is the table: pure, from an error's code and HTTP status to the class that the tier
-acts on. `is_refusal` says which errors mean that the store lacks what was asked for, whatever code
-it words that with. `storage_error` makes one of ours out of whatever the library raises. What a
-message never holds: credentials, signatures, and the words of the store about them.
+`error_class` is the table, from an error's code and HTTP status to the class that the tier acts on.
+It is pure. `is_refusal` selects errors that mean that the store lacks the requested feature, under
+any code. `storage_error` converts any error of the library. A message never contains credentials,
+signatures, or the store's text about them.
 """
 
 from collections.abc import Container, Mapping
@@ -36,12 +36,12 @@ from rsm_plugins.api import (
 from rsm_plugins.settings import PREFIX
 
 LIBRARY_ERRORS = (BotoCoreError, ClientError, ResponseParserError, HTTPError)
-"""All that a call of the library, or reading a body, may raise."""
+"""All errors of a call of the library, or of reading a body."""
 
 _UNSUPPORTED = frozenset({"NotImplemented", "MethodNotAllowed", "501", "405"})
-"""Codes and statuses of a store that does not have an operation or a header."""
+"""Codes and statuses of a store that lacks an operation or a header."""
 DIGESTS = frozenset({"BadDigest", "XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch"})
-"""What a damaged body gets, and the body or the checksum of a call that the store does not know."""
+"""For a damaged body; also for a body or checksum of a call that the store does not support."""
 
 _RETRIABLE = frozenset(
     {
@@ -125,13 +125,13 @@ _WORDS_MAX = 200
 
 
 def is_refusal(code: str, status: int) -> bool:
-    """Whether the store refuses an operation, its body or a header, and would not take it later.
+    """Whether the store refuses an operation, its body or a header, permanently.
 
-    Not so: a missing right or bucket, wrong credentials, throttling, a time-out, a fault of the
-    store, an object that is not there.
+    No refusals are: a missing permission or bucket, wrong credentials, throttling, a time-out, a
+    fault of the store, an object that is not there.
 
     Args:
-        code: the answer's error code; the status as text where it has none.
+        code: The answer's error code; the status as text if it has none.
         status: HTTP status, 0 if unknown.
     """
     if not _UNSUPPORTED.isdisjoint({code, str(status)}) or code == _SIGNATURE:
@@ -142,9 +142,9 @@ def is_refusal(code: str, status: int) -> bool:
 
 
 def is_heard(code: str, status: int, hear: Container[str], *, refusals: bool) -> bool:
-    """Whether a caller that waits for these codes and statuses, or for refusals, gets this error.
+    """Whether a caller that expects these codes and statuses, or refusals, gets this error.
 
-    A status says nothing where the code names a missing right or bucket.
+    A status does not count where the code names a missing permission or bucket.
     """
     if code in hear:
         return True
@@ -154,7 +154,7 @@ def is_heard(code: str, status: int, hear: Container[str], *, refusals: bool) ->
 
 
 class RefusedError(TidemarkError):
-    """The store answered with an error that the caller asked to hear of."""
+    """The store answered with an error that the caller handles itself."""
 
     def __init__(self, code: str, status: int) -> None:
         super().__init__(f"{code} ({status})")
@@ -162,10 +162,10 @@ class RefusedError(TidemarkError):
 
 
 def error_class(code: str, status: int) -> type[RemoteStorageError]:
-    """Say what an error answer of S3 means for whoever asked.
+    """The class of an error answer of S3.
 
     Args:
-        code: the answer's error code; the status as text where it has none (HEAD).
+        code: The answer's error code; the status as text if it has none (HEAD).
         status: HTTP status, 0 if unknown.
     """
     if code in _NOT_FOUND or (status == 404 and code == "404"):
@@ -178,7 +178,7 @@ def error_class(code: str, status: int) -> type[RemoteStorageError]:
 
 
 def status_in(code: str) -> int:
-    """The HTTP status that some stores give as the code of one key; 0 where it is another."""
+    """The HTTP status that some stores give as the code of one key; 0 for any other code."""
     return int(code) if code.isdecimal() else 0
 
 
@@ -192,7 +192,7 @@ def code_and_status(error: ClientError) -> tuple[str, int]:
 def storage_error(
     error: Exception, doing: str, *, sent_checksum: bool = False
 ) -> RemoteStorageError:
-    """One of our errors for one of the library's; `doing` names operation, bucket and key."""
+    """Our error for one of the library's; `doing` names operation, bucket and key."""
     if isinstance(error, ClientError):
         return _of_answer(error, doing, sent_checksum=sent_checksum)
     if isinstance(error, FlexibleChecksumError):
@@ -219,8 +219,8 @@ def storage_error(
 def _of_answer(error: ClientError, doing: str, *, sent_checksum: bool) -> RemoteStorageError:
     code, status = code_and_status(error)
     if status == 404 and not _is_of_s3(error, code):
-        # A proxy that does not know the way says so, too: no object is missing by that, and none
-        # is deleted.
+        # A proxy with a wrong path also answers 404: no object is missing by that, and none is
+        # deleted.
         return RemoteStorageError(
             f"{doing} failed: a 404 that is not S3's; look at {PREFIX}endpoint.url"
         )
@@ -237,7 +237,7 @@ def _of_answer(error: ClientError, doing: str, *, sent_checksum: bool) -> Remote
 
 
 def _is_of_s3(error: ClientError, code: str) -> bool:
-    """Whether an error answer shows that it comes from a store, and not from what is before it."""
+    """Whether an error answer comes from a store, and not from a proxy before it."""
     if code and not code.isdecimal():
         return True
     answer = error.response.get("ResponseMetadata", {})

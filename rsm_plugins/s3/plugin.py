@@ -1,8 +1,8 @@
-"""The plugin whose store is a bucket of S3: AWS, and every store that speaks S3.
+"""The plugin whose store is a bucket of S3: of AWS, or of any compatible store.
 
-`store.py` knows buckets, this knows settings and where a segment's objects lie: under
+`store.py` handles buckets, this module settings and the keys of a segment's objects:
 `<prefix>/<entropy>/<layout's key>`, where the folder `entropy` is there only if it is configured.
-How many digits it had is kept with each segment (custom metadata `e4`), so that the setting may
+The number of its digits is kept with each segment (custom metadata `e4`), so that the setting may
 change.
 
 boto3 is an extra (`s3`), imported when the plugin is configured.
@@ -55,10 +55,10 @@ class S3RemoteStorageManager(LayoutStorageManager):
         return S3Store(options)
 
     def places(self, metadata: RemoteLogSegmentMetadata) -> Sequence[ObjectNames]:
-        """See LayoutStorageManager.
+        """Names under which the segment's objects may be.
 
-        A segment without custom metadata either lies where no entropy is, or is a copy that has not
-        ended: its objects are where the setting says, and no deletion may miss them.
+        A segment without custom metadata is either one without entropy, or an unfinished copy. Its
+        objects are where the setting says, and a deletion must find them.
         """
         plain, configured = _names(metadata, 0), _names(metadata, self._entropy_chars)
         if metadata.custom_metadata is not None:

@@ -1,7 +1,7 @@
-"""What can be set for S3 under `rsm.config.`, and the frozen view of it that the code receives.
+"""The settings of S3 under `rsm.config.`, and the frozen view of them for the code.
 
 Credentials are not among the settings: they come from the library's own chain (environment, shared
-files, SSO, container and instance roles), so that no secret ever stands in a broker's file.
+files, SSO, container and instance roles), so that no secret is in a broker's file.
 
 Must not know: boto3, so that the page of settings can be made where it is not installed.
 """
@@ -18,7 +18,7 @@ from rsm_plugins.settings import PREFIX, Setting, boolean, choice, integer, text
 ENTROPY_CHARS_MAX = 8
 _UNREADABLE_CLASSES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 _PART_BYTES_MIN = 5 << 20
-"""S3 refuses smaller parts, but for the last one."""
+"""S3 refuses smaller parts, except the last one."""
 
 SETTINGS: Sequence[Setting] = (
     text("bucket", "The bucket, which must exist.", allowed="a bucket's name", required=True),
@@ -127,10 +127,10 @@ class S3Options:
     """The settings, checked against each other.
 
     Attributes:
-        prefix: empty, or plain parts with a slash at the end.
+        prefix: Empty, or plain parts with a slash at the end.
         path_style: None leaves the choice to the library.
-        verify: as boto3 takes it: a file of authorities, or whether to check at all.
-        write_params: what every request that makes an object says of it.
+        verify: As for boto3: a file of authorities, or whether to check at all.
+        write_params: Parameters of every request that makes an object.
     """
 
     bucket: str
@@ -153,10 +153,10 @@ class S3Options:
 
 
 def s3_options(values: Mapping[str, Any]) -> S3Options:
-    """Put parsed values of `SETTINGS` into their frozen view.
+    """The frozen view of the parsed values of `SETTINGS`.
 
     Raises:
-        ValueError: a value is wrong, or two do not go together; the message names them.
+        ValueError: A value is wrong, or two exclude each other; the message names them.
     """
     style = values["path.style.access"]
     endpoint_url = _endpoint(values["endpoint.url"])

@@ -1,9 +1,9 @@
-"""Objects in one bucket of S3, or of a store that speaks S3.
+"""Objects in one bucket of S3, or of a compatible store.
 
-What S3 promises, and this leans on: a PUT is whole or not there, and durable when it is answered;
-every read after it sees it. What some stores lack, this does without: batched deletes, conditional
-PUTs, listings of uploads, the second version of listings. A store that lacks one refuses it in
-words of its own, so any refusal counts, and is remembered for the life of this object.
+Required of every store: a PUT is complete or not there, it is durable once it is answered, and
+every later read sees it. Not required: batched deletes, conditional PUTs, listings of uploads, the
+second version of listings. A store that lacks one of these refuses it with an error of its own. So
+any refusal counts, and is remembered as long as this object exists.
 
 Must not know: segments, indexes, topics.
 """
@@ -36,10 +36,10 @@ log = logging.getLogger(__name__)
 _DELETES_MAX = 1_000
 """Keys of one DeleteObjects."""
 _NO_BATCHES = DIGESTS | {"404"}
-"""A body or a checksum that the store does not know; a way that it does not have."""
+"""A body or a checksum that the store does not support, or a missing path."""
 _NO_KEY = "NoSuchKey"
 _NO_UPLOADS = "NoSuchUpload"
-"""What one store (rclone) says where there is none of a key."""
+"""Error of one store (rclone) for a key without uploads."""
 
 
 class S3Store(ObjectStore):
@@ -49,7 +49,7 @@ class S3Store(ObjectStore):
         """Make the client; no request is sent yet.
 
         Raises:
-            ValueError: the library does not take these settings.
+            ValueError: The library does not accept these settings.
         """
         client = make_client(
             options, timeout_s_max=options.call_timeout_s, attempts=options.attempts
@@ -86,7 +86,7 @@ class S3Store(ObjectStore):
                 log.info("the store has no conditional PUT, continues without: %s", e)
                 self._has_conditions = False
                 return facts
-        # An attempt before was applied and its answer lost, or this is a repetition.
+        # An earlier attempt succeeded and its answer was lost, or this is a repetition.
         source.seek(0)
         body = source.read()
         try:
@@ -153,11 +153,11 @@ class S3Store(ObjectStore):
         self._calls.close()
 
     def _delete(self, keys: Sequence[str]) -> None:
-        """Delete in one request; one by one what the store does not take so, whatever it calls it.
+        """Delete in one request, and one by one the keys that the store refuses in it.
 
-        What the answer does not name counts as not taken: some stores answer 200 to what they do
-        not know. Throttling and faults of the store are raised: the whole batch is asked for again
-        later.
+        A key that the answer does not name counts as refused: some stores answer 200 to requests
+        that they do not support. Throttling and faults of the store are raised, and the caller
+        repeats the whole batch.
         """
         if not self._has_batches or len(keys) == 1:
             self._delete_one_by_one(keys)
@@ -191,7 +191,7 @@ class S3Store(ObjectStore):
                 self._calls("delete_object", key)
 
     def _raise_failed(self, errors: Sequence[dict[str, str]]) -> None:
-        """Raise what the first key failed with, rather one that trying again will not repair."""
+        """Raise the error of the first key, preferring one that a repetition will not repair."""
         failed = [
             self._calls.error(e.get("Code", ""), e.get("Message", ""), "delete", e.get("Key", ""))
             for e in errors
@@ -202,7 +202,7 @@ class S3Store(ObjectStore):
             raise failed[0]
 
     def _abort_uploads(self, key: str) -> None:
-        """Abort what dead copies left unfinished under this very key."""
+        """Abort unfinished uploads of dead copies under this very key."""
         if not self._has_upload_listings:
             return
         params: dict[str, str] = {}
@@ -237,7 +237,7 @@ class S3Store(ObjectStore):
                     if page.get("IsTruncated") and page.get(f"Next{name}")
                 },
             )
-            if not params or params == before:  # some stores give no marks, or ignore them
+            if not params or params == before:  # some stores give no markers, or ignore them
                 return
 
     def _abort(self, key: str, upload_id: str) -> None:

@@ -1,13 +1,13 @@
 """Writing objects to S3: in one request up to a part's size, above it in parts, several at a time.
 
-Every byte is read once from its source and its CRC32C computed on the way, of each part and of the
-whole. The store compares what arrived with the first, and what it keeps is compared with the
-second. An upload that fails is aborted before the failure continues, or, where it was completed and
-the store keeps something else, its object deleted; one whose process died is aborted by the
+Every byte is read once from its source, and the CRC32C of each part and of the whole is computed on
+the way. The store compares the received part with the first, and its stored object is compared with
+the second. An upload that fails is aborted before the error is raised. If it was completed and the
+store holds something else, its object is deleted. An upload whose process died is aborted by the
 deletion of its key.
 
-Memory: at most `concurrency` buffers of a part's size, over all uploads of a store: a slot is
-the right to one, and what was used once is kept for the next part.
+Memory: at most `concurrency` buffers of a part's size, over all uploads of a store. A slot is the
+permission for one buffer, and a used buffer is kept for the next part.
 """
 
 import base64
@@ -36,11 +36,11 @@ log = logging.getLogger(__name__)
 
 _BLOCK_BYTES = 256 << 10
 _SMALL_BYTES = 64 << 10
-"""Up to here a body is plain bytes, which `S3Calls` sends at once."""
+"""Up to this size a body is plain bytes, which `S3Calls` sends at once."""
 
 
 class S3Uploader:
-    """Uploads objects. Safe for threads."""
+    """Uploads objects. Thread-safe."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class S3Uploader:
         """Write an object; `params` are for objects that fit one request.
 
         Raises:
-            RemoteStorageError, RetriableRemoteStorageError, RefusedError: as `S3Calls`.
+            RemoteStorageError, RetriableRemoteStorageError, RefusedError: As of `S3Calls`.
         """
         size_bytes = source.seek(0, os.SEEK_END)
         source.seek(0)
@@ -91,13 +91,13 @@ class S3Uploader:
         return facts
 
     def checksum(self, value: int) -> dict[str, Any]:
-        """A CRC32C as a parameter of a call; none where the store refuses them."""
+        """A CRC32C as a parameter of a call; empty if checksums are off."""
         if not self._has_checksums:
             return {}
         return {"ChecksumCRC32C": base64.b64encode(value.to_bytes(4, "big")).decode()}
 
     def close(self) -> None:
-        """End the threads; parts that are under way end first."""
+        """End the threads, after the parts that are being sent."""
         self.pool.shutdown()
 
     def _put_in_parts(self, key: str, source: BinaryIO) -> ObjectFacts:
@@ -115,7 +115,7 @@ class S3Uploader:
         try:
             answer = self._complete(key, upload_id, parts, upload.facts)
         except BaseException:
-            if not self._abort(key, upload_id):  # it may be complete, its answer lost
+            if not self._abort(key, upload_id):  # it may be complete, with its answer lost
                 self._delete(key)
             raise
         try:
@@ -124,8 +124,8 @@ class S3Uploader:
             self._delete(key)
             raise
         if begun["ResponseMetadata"].get("RetryAttempts"):
-            # An attempt before may have begun one more, its answer lost. If it cannot be aborted
-            # now, this copy has failed: the deletion of a failed copy aborts all.
+            # An earlier attempt may have begun another upload, with its answer lost. If it cannot
+            # be aborted now, this copy has failed: the deletion of a failed copy aborts all.
             self._abort_uploads(key)
         return upload.facts
 
@@ -144,7 +144,7 @@ class S3Uploader:
     def _complete(
         self, key: str, upload_id: str, parts: list[dict[str, Any]], facts: ObjectFacts
     ) -> Any:
-        """Complete an upload; None: it is over, and by which answer is not known."""
+        """Complete an upload; None: it is over, with an unknown answer."""
         params: dict[str, Any] = self.checksum(facts.crc32c)
         if self._has_checksums:
             params["ChecksumType"] = "FULL_OBJECT"
@@ -158,11 +158,12 @@ class S3Uploader:
                 **params,
             )
         except RefusedError:
-            # An attempt before completed it and its answer was lost; or somebody aborted it.
+            # An earlier attempt completed it and its answer was lost; or another process aborted
+            # it.
             return None
 
     def _check(self, key: str, answer: Any, facts: ObjectFacts) -> None:
-        """Compare what the store keeps of an upload, which is over, with what was sent."""
+        """Compare the stored object of an upload, which is over, with the bytes that were sent."""
         if answer is not None and whole_object_crc32c(answer) == facts.crc32c:
             return
         mode: dict[str, Any] = {"ChecksumMode": "ENABLED"} if self._has_checksums else {}
@@ -194,7 +195,7 @@ class S3Uploader:
         return True
 
     def _delete(self, key: str) -> None:
-        """Delete what an upload left whose caller hears that it failed."""
+        """Delete the object of an upload that is reported as failed."""
         try:
             self.calls("delete_object", key)
         except RemoteResourceNotFoundError:
@@ -204,10 +205,10 @@ class S3Uploader:
 
 
 class _PartsUpload:
-    """One object on its way in parts; the caller's thread reads them, the pool's send them.
+    """One object that is sent in parts; the caller's thread reads them, the pool's send them.
 
     Attributes:
-        facts: size and CRC32C of what was read so far.
+        facts: Size and CRC32C of the bytes read so far.
     """
 
     def __init__(self, uploader: S3Uploader, key: str, upload_id: str, source: BinaryIO) -> None:
@@ -217,7 +218,7 @@ class _PartsUpload:
         self.facts = ObjectFacts(0, 0)
 
     def send_parts(self) -> list[dict[str, Any]]:
-        """Send every part; when this returns or raises none is under way any more."""
+        """Send every part; when this returns or raises, none is being sent any more."""
         sent: list[Future[dict[str, Any]]] = []
         try:
             while (taken := self._take()) is not None:
@@ -227,7 +228,7 @@ class _PartsUpload:
         return [future.result() for future in sent]
 
     def _take(self) -> tuple[bytearray, memoryview] | None:
-        """A slot, a buffer and the next part in it; None where there is no more to send."""
+        """A buffer (with its slot) and the next part in it; None if nothing is left to send."""
         slots = self._uploader.slots
         buffer = slots.get()
         try:
@@ -267,7 +268,7 @@ class _PartsUpload:
 
 
 def _filled(view: memoryview, source: BinaryIO) -> memoryview:
-    """Read until `view` is full or the source ends; returns what is filled of it."""
+    """Read until `view` is full or the source ends; returns the filled part."""
     count = 0
     readinto = getattr(source, "readinto", None)
     while count < len(view):
@@ -288,7 +289,7 @@ def _sendable(data: memoryview, calls: S3Calls) -> "bytes | _Body":
 
 
 class _Body:
-    """Bytes to be sent, as a file: in blocks, so that the deadline is seen between them.
+    """Bytes to be sent, as a file: in blocks, so that the deadline is checked between them.
 
     Sent at once, all of a part would have to leave within one time-out of the socket.
     """
@@ -297,7 +298,7 @@ class _Body:
         self._data, self._calls, self._position = data, calls, 0
 
     def read(self, size: int = -1) -> memoryview:
-        """The next block; the library asks for 16 KiB, which would cost a call each."""
+        """The next block; the library asks for 16 KiB, and each call has a cost."""
         self._calls.check_deadline()
         block = self._data[self._position : self._position + max(size, _BLOCK_BYTES)]
         self._position += len(block)

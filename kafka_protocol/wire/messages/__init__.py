@@ -1,9 +1,9 @@
 """Schemas of Kafka's messages as text: one module an API, one a family of records.
 
-Nothing here is parsed or imported before a message is asked for (`kafka_protocol.wire.codec`).
-A module of an API is all that the wire needs of it: the schemas (`kafka_protocol.wire.schema`), and
-in `MIRRORED` the lists that an answer mirrors, element for element, where there are any: a line for
-each outermost list (a version has one at most), ` / ` before the list in its elements. Of a list:
+Nothing here is parsed or imported before a message is asked for (`kafka_protocol.wire.codec`). A
+module of an API has its schemas (`kafka_protocol.wire.schema`). Its `MIRRORED` has the lists that
+an answer mirrors, element for element. It has a line for each outermost list (a version has one at
+most), with ` / ` before the list in its elements. A list has these columns:
 
     asked>answered  attributes of the list in the request and in the answer; one if they are equal
     kind            of what its elements name: `topic`, `partition`, `resource`, or `-`
