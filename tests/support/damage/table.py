@@ -22,7 +22,7 @@ class Outcome(Enum):
     OFFLINE = "offline"  # error 56, 9 or 2, and /health names partition or directory
     EXIT = "exit"  # the broker ends with 1 and names the file
     CHECKSUM = "checksum"  # the batch comes with a checksum that the client finds wrong, or error 2
-    UNTOLD = "not told"  # records of the other partition: batches do not say whose they are
+    UNTOLD = "unnoticed"  # records of the other partition: batches do not say whose they are
 
 
 class Damage(Enum):
@@ -265,7 +265,7 @@ TABLE: tuple[Row, ...] = (
         Scope.DIRECTORY,
         "meta.properties",
         _each(_OFFLINE),
-        "whose directory it is cannot be told: it is offline, the others serve",
+        "its owner cannot be known: it is offline, the others serve",
     ),
     Row("lock", Scope.DIRECTORY, ".lock", _each(_NOTHING), "made again"),
     Row(
@@ -273,7 +273,7 @@ TABLE: tuple[Row, ...] = (
         Scope.DIRECTORY,
         "bootstrap.checkpoint",
         _each(_NOTHING),
-        "nobody reads it there",
+        "no start reads it there",
     ),
     Row(
         "checksums of a log directory",
@@ -283,11 +283,11 @@ TABLE: tuple[Row, ...] = (
         "accepted and written again; one that contradicts the files makes them damaged",
     ),
     Row(
-        "lives of a log directory",
+        "incarnations of a log directory",
         Scope.DIRECTORY,
         "tidemark-lives",
         _each(_OFFLINE, old=_EITHER, neighbour=_EITHER),
-        "of which time it is cannot be told: it is offline, the others serve",
+        "its time cannot be known: it is offline, the others serve",
     ),
     Row(
         "committed batch of a log directory",
@@ -309,7 +309,8 @@ TABLE: tuple[Row, ...] = (
         Scope.DIRECTORY,
         ".",
         dict.fromkeys(_OF_DIRECTORY, _OFFLINE) | {Damage.NEIGHBOUR: _EXIT},
-        "it is offline, the others serve; twice the same: no start; a backup of one life: not told",
+        "it is offline, the others serve; twice the same: no start; "
+        "a backup of one incarnation: unnoticed",
     ),
     # ---------------------------------------------------------------- the metadata directory
     Row(
@@ -317,7 +318,7 @@ TABLE: tuple[Row, ...] = (
         Scope.METADATA,
         "meta.properties",
         _each(_EXIT),
-        "whose metadata these are cannot be told",
+        "the owner of these metadata cannot be known",
     ),
     Row(
         "metadata log segment",
@@ -390,7 +391,7 @@ TABLE: tuple[Row, ...] = (
         Scope.METADATA,
         "__cluster_metadata-0",
         dict.fromkeys(_OF_DIRECTORY, _EXIT) | {Damage.OLD: _EXIT_OR_NOTHING},
-        "the truth about the cluster; a backup taken within one life cannot be told",
+        "the truth about the cluster; a backup taken within one incarnation is not noticed",
     ),
     # ---------------------------------------------------------------- the tier
     Row(
@@ -428,14 +429,14 @@ TABLE: tuple[Row, ...] = (
         Scope.TIER,
         "remote-log-index-cache",
         dict.fromkeys(_OF_DIRECTORY, _NOTHING),
-        "made again; goes without, red, where that fails",
+        "made again; goes without, unhealthy, where that fails",
     ),
     Row(
         "directory of cached chunks",
         Scope.TIER,
         "remote-log-chunk-cache",
         dict.fromkeys(_OF_DIRECTORY, _NOTHING),
-        "made again; goes without, red, where that fails",
+        "made again; goes without, unhealthy, where that fails",
     ),
     Row(
         "cached indexes of remote segments",
