@@ -2,12 +2,12 @@
 
 Actions by answer:
 
-- Batches, or a new watermark or log start: they are appended and taken over.
-- A diverging epoch: the log is truncated, then fetched again; but see `is_cut_below`.
-- OFFSET_OUT_OF_RANGE: the leader is asked for the start and end of its log, see `after_range`.
-- OFFSET_MOVED_TO_TIERED_STORAGE: it is asked for its local start, see `after_local_start`.
-- FENCED_LEADER_EPOCH: nothing, until newer metadata arrive.
-- Another error, or wrong batches: this partition alone waits, and is fetched again.
+- Batches, or a new watermark or log start: They are appended and taken over.
+- A diverging epoch: The log is truncated, then fetched again; but see `is_cut_below`.
+- OFFSET_OUT_OF_RANGE: The leader is asked for the start and end of its log, see `after_range`.
+- OFFSET_MOVED_TO_TIERED_STORAGE: It is asked for its local start, see `after_local_start`.
+- FENCED_LEADER_EPOCH: Nothing, until newer metadata arrive.
+- Another error, or wrong batches: This partition alone waits, and is fetched again.
 
 A partition that fails is fetched again without end: the leader may be repaired or replaced, and a
 repeated answer proves nothing. After some time it counts as failed and is named.
