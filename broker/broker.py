@@ -551,7 +551,7 @@ class Broker(ServerProcess):
         await self._server.start(listener_addresses(self.config))
         self._on_stop(self._server.stop)
         self._on_stop(self._groups.stop)  # parked requests are answered while they have connections
-        # Clients see the new leaders before their connections end.
+        # Clients get NOT_LEADER_OR_FOLLOWER here before their connections end.
         self._on_stop(self._registration.leave)
         self._on_stop(self._watch.end)
         for name, (host, port) in self._server.bound.items():

@@ -77,7 +77,7 @@ def settle_directories(
         Whether a directory that this broker had is missing or does not work.
 
     Raises:
-        DirectoryError: the metadata directory is damaged, or an older or newer copy.
+        DirectoryError: the metadata directory is damaged, or a copy of another time.
     """
     known = known_directories(image, node_id)
     adopt(directories, known, node_id=node_id, disk=disk, rng=rng)

@@ -59,9 +59,9 @@ class HttpRequest:
 
     Attributes:
         method: GET and so on, as it was sent.
-        path: without the query after a question mark.
-        headers: by name in lower case; of a repeated one the last.
-        body: empty where the server takes none.
+        path: Without the query after a question mark.
+        headers: By name in lower case; of a repeated one the last.
+        body: Empty where the server takes none.
     """
 
     method: str

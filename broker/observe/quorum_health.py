@@ -9,7 +9,7 @@ _FETCH_TIMEOUTS: Final = 2
 
 
 class QuorumHealth:
-    """Unhealthy after two fetch timeouts without a leader; ready once all committed is applied.
+    """Unhealthy after two fetch timeouts without a leader; ready once all is applied.
 
     A known leader that does not answer counts as none: a loser of an election follows its old
     leader again. The process calls `look` more often than every two fetch timeouts, so that an

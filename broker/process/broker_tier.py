@@ -34,7 +34,7 @@ class BrokerTier:
     """The tier and its topic.
 
     Attributes:
-        tier: connection to the tier process; None where the broker has no remote tier.
+        tier: the broker's side of the tier; None where the broker has no remote tier.
         waits_for: why the topic of the remote metadata is not made yet; empty: it is.
     """
 

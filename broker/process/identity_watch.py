@@ -96,8 +96,8 @@ class IdentityWatch:
             asks_first: ask first for the present leader.
 
         Returns:
-            The batches that a leader has compared. Others are left out: a node that votes does not
-            wait long.
+            The result for each batch that was compared with a leader's log. Others are left out: a
+            node that votes does not wait long.
 
         Raises:
             QuorumConfigError: the leader's log is another one; the text names both.

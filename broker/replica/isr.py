@@ -16,8 +16,8 @@ Invariants:
     * The state of a follower belongs to one incarnation of its broker (its broker epoch). The next
       one may have lost the end of its log.
 
-Source: Kafka's Partition and Replica; KIP-497 (AlterPartition), KIP-841 and KIP-903 (who is
-eligible), KIP-966 (the watermark below min.insync.replicas).
+Source: Kafka's Partition and Replica; KIP-497 (AlterPartition), KIP-841 and KIP-903
+(eligibility), KIP-966 (the watermark below `min.insync.replicas`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -244,7 +244,7 @@ class InSyncReplicas:
 
     @property
     def may_be_under_min_isr(self) -> bool:
-        """Whether nothing can be committed now, or may be impossible by now.
+        """Whether the ISR is below `min_isr`, or may be by now: then nothing is committed.
 
         The leader flushes before it asks for so few members. Records that they commit after that
         are not on its disk. If they counted, one power cut could lose them, and the leader would
@@ -266,9 +266,9 @@ class InSyncReplicas:
     ) -> bool:
         """Note a follower's Fetch.
 
-        The caller excludes each Fetch that says nothing of a log of this leader's lineage: of an
-        incarnation that is over (`is_of_ended_incarnation`), of another leader epoch, also a later
-        one, and one answered with a diverging epoch. Its offset would count as caught up.
+        The caller excludes Fetches whose offset may be in a log of another lineage, which would
+        count as caught up: those of an incarnation that is over (`is_of_ended_incarnation`), of
+        another leader epoch, earlier or later, and those answered with a diverging epoch.
 
         Args:
             replica: one of `replicas`, not the leader.

@@ -433,7 +433,7 @@ class Partition:
     def is_sound(self) -> bool:
         """Whether the tier validated log end, epoch chain and log start, or does not tier this log.
 
-        The directory may be an older copy: before, acknowledged records may lie above its end.
+        The directory may be an older copy: until then acknowledged records may lie above its end.
         """
         if isinstance(self.verdict, Loss):
             return False
@@ -782,7 +782,7 @@ class Partition:
             log.error("fsync failed: partition=%s error=%r", self.topic_partition, error)
             if not isinstance(error, KafkaError):
                 error = KafkaStorageError(f"fsync of {self.topic_partition} failed: {error}")
-            self._commits.fail(error)  # no later fsync vouches for these records
+            self._commits.fail(error)  # they cannot be committed before a restart
             return
         if not self.is_leader:
             return

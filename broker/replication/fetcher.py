@@ -5,9 +5,9 @@ the records. Then one call appends and truncates for all partitions of the answe
 if it is long. The loop publishes its results, and only then sends the next Fetch, as Kafka's
 fetcher does.
 
-A log is leased to the pool for that call (`local_log.log.lease`), and no log is leased under a
+A log is leased to the pool for that call (`local_log.log.lease`). No log is leased under a
 leadership that is over: a role changes when the log is back, and until then the partition is
-paused. So a partition may be added, let go or given another leader at any moment.
+paused. So a partition may be added, removed or given another leader at any moment.
 """
 
 import logging
