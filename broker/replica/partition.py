@@ -69,10 +69,8 @@ class Partition:
         followers: Of a leader; None for a follower, and where there is one replica only.
         has_barrier: The tier has read its barrier of this leader epoch back.
         is_recovering: The leader that is followed was elected uncleanly and has not recovered.
-        leader_word: The statement of the leader that is followed, under this leader epoch and once
-            the two logs agree. None before, and where this broker leads.
-        restoration: How the log may begin again from the remote tier; None unless the tier found
-            that nothing is left here.
+        leader_word: Of the leader that is followed, once the two logs agree; else None.
+        restoration: How the log may begin again remotely, as the tier found: nothing is left here.
         watches: Fetches of consumers; they wait for visible records.
         log_watches: Fetches of followers; they wait for appended records.
     """
