@@ -510,7 +510,7 @@ class Broker(ServerProcess):
         await self._keep_mark()
         self._tier_wiring.show_registration(self.health, self._node)
         await self._opened.set_aside(self._removals.take())
-        while removed := self._removals.take():  # removals that were read meanwhile
+        while removed := self._removals.take():  # read during the last call
             await self._opened.set_aside(removed)
         self._removals.end()
         self._replicas.apply(self._image(), None)

@@ -717,8 +717,7 @@ class Partition:
     def _raise_high_watermark(self, high_watermark: int) -> None:
         log = self.log
         if high_watermark > log.high_watermark:
-            # An upper bound. Bytes of an earlier incarnation are not counted: LONG_MAX stands for
-            # them, and a fetch that waits for fewer looks again in vain.
+            # Beside waiters of an incarnation before: those look again in vain.
             size_bytes = self._committed_bytes_pending or LONG_MAX
             if high_watermark >= log.log_end_offset:
                 self._committed_bytes_pending = 0

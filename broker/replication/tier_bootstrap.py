@@ -106,7 +106,7 @@ class TierBootstraps:
         return len(self._waiting) + sum(one.is_running for one in self._runners)
 
     def problems(self) -> list[str]:
-        """One line for all partitions that have waited long for the remote tier of this broker."""
+        """One line for all that have waited long for the remote tier of this broker."""
         before_ms = self._clock.monotonic_ms() - LONG_MS
         late = {one: why for one, (since_ms, why) in self._late.items() if since_ms <= before_ms}
         if not late:
