@@ -1,4 +1,4 @@
-"""Runs a broker process: signals, exit codes, and the message for a user when it cannot start."""
+"""Runs a broker process: signals, exit codes, and what the user is told when it cannot start."""
 
 import asyncio
 import logging
@@ -46,14 +46,14 @@ _EXPECTED: Final = (
     KafkaError,
     OSError,
 )
-"""Errors that the user can repair: they are reported in one line.
+"""What the user can repair: told in one line.
 
-Any other error is a defect of Tidemark, and is logged with its stack.
+Anything else is a mistake of ours, with its stack.
 """
 
 
 def _nothing(_: ServerProcess) -> None:
-    """Ignore the start."""
+    """Nobody waits for the start."""
 
 
 def run(
@@ -67,15 +67,15 @@ def run(
     """Run a broker, a controller or both until SIGTERM or SIGINT.
 
     Args:
-        config: Its settings.
-        make_ports: Makes clock, disk, pools and so on, given the event loop.
-        on_started: Called once, when clients are served, or the controller takes part.
-        spawn_tier: Starts a tier process.
-        extend: Adds parts above a broker to one that serves; see `broker.testing`.
+        config: its settings.
+        make_ports: what it stands on, given its event loop.
+        on_started: called once, when clients are served, or the controller takes part.
+        spawn_tier: starts a tier process.
+        extend: adds what stands above a broker to one that serves; see `broker.testing`.
 
     Returns:
-        The exit code of the process: 0 after a clean stop, 1 after a fatal error. The error has
-        been logged and, where the user can repair it, printed as one line on stderr.
+        The exit code of the process: 0 after a clean stop, 1 after a fatal error, which has been
+        logged and, where the user can repair it, printed as one line on stderr.
     """
     favour_the_loop()
     with short_full_passes():
@@ -120,12 +120,12 @@ async def _run(
         await server.stop()
         watch.stop()
         if server.fatal.done():
-            server.fatal.exception()  # retrieve it: where it failed the start, it was reported
+            server.fatal.exception()  # seen: where the start failed by it, that was told
     return EXIT_OK
 
 
 def _tell(error: Exception) -> None:
-    """Report the error that ends the process, once: on a terminal log and stderr are one place."""
+    """Say what ended the process, once: on a terminal the log and stderr are one place."""
     log.error("the process ends: %s", error)
     if not (sys.stdout.isatty() and sys.stderr.isatty()):
         sys.stderr.write(f"tidemark: {error}\n")
@@ -134,7 +134,7 @@ def _tell(error: Exception) -> None:
 def _server(
     config: BrokerConfig, ports: Ports, spawn_tier: Spawn, extend: "Extend | None"
 ) -> ServerProcess:
-    """Make the server of `process.roles`; a controller does not load a broker's modules."""
+    """What `process.roles` names; a controller does not load what a broker needs."""
     if config.is_broker:
         from broker.broker import Broker
 
@@ -145,7 +145,7 @@ def _server(
 
 
 def _with_its_clock(config: BrokerConfig, ports: Ports) -> Ports:
-    """Make the clock movable if there is a control listener."""
+    """Ports whose clock the control listener can move, where there is one."""
     if config.control_listener is None or isinstance(ports.clock, ShiftedClock):
         return ports
     return replace(ports, clock=ShiftedClock(ports.clock))

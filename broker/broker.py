@@ -1,14 +1,11 @@
-"""One server process from start to stop: its parts, and the order in which they start and stop.
+"""One server process from start to stop: which parts there are, and in which order they live.
 
-The order is the point of this file.
-
-Up: directories are checked and locked. The tier process starts with its storage plugin, which may
-refuse its settings, so nothing is written before. Then the metadata log, the local logs with their
-recovery, registration, leadership, listeners. Only then the tier works, once the listener of its
-Kafka clients is open.
-
-Down: the tier first, then its listener, leadership, the other listeners, the logs with their clean
-mark, the metadata log last. A kill at any moment is a normal way to stop; the next start recovers.
+The order is the point of this file. Up: directories checked and locked, the tier process with its
+storage plugin (which may refuse its settings, so nothing is written before), metadata log, local
+logs recovered, registered, leading, listening; only then the tier works, once the listener of its
+Kafka clients is open. Down: the tier first, then its listener, leadership, the other listeners, the
+logs with their clean mark, the metadata log last. A kill at any moment is a normal way to stop; the
+next start recovers.
 """
 
 import asyncio
@@ -92,7 +89,7 @@ log = logging.getLogger(__name__)
 
 
 class ServingParts(NamedTuple):
-    """Parts of a broker that serves, for the layer above it (`broker.testing`)."""
+    """Parts of a broker that serves, for what stands above it (`broker.testing`)."""
 
     handlers: HandlerParts
     server: Server
@@ -108,7 +105,7 @@ class Broker(ServerProcess):
     """A broker, with or without a controller in its process.
 
     Attributes:
-        live: the settings, with all changes since the start.
+        live: the settings, with what changed since the start.
     """
 
     def __init__(
@@ -118,27 +115,27 @@ class Broker(ServerProcess):
         spawn_tier: Spawn = start_tier_process,
         extend: Extend | None = None,
     ) -> None:
-        """Make a broker of the running event loop; nothing is opened before `start`.
+        """Make a broker of the running event loop; nothing is touched before `start`.
 
         Args:
             config: its settings.
-            ports: for this process alone: the pools end with it.
+            ports: of its own: the pools end with it.
             spawn_tier: starts a tier process.
-            extend: adds parts above a broker to one that serves.
+            extend: adds what stands above a broker to one that serves.
         """
         super().__init__(config, ports)
         self._spawn_tier = spawn_tier
         self._extend = extend
         self._broker_epoch = -1
         self._image_waits_for: Check = lambda: ()
-        self._log_is_proven = True  # for the only voter, whose log is its own
+        self._log_is_proven = True  # of a lone node, whose log is its own
 
     async def start(self) -> None:
-        """Serve clients; returns when the tier is up too, or waits for other brokers.
+        """Serve clients; returns when the tier runs, too, or waits for other brokers.
 
         Raises:
             ConfigError, DirectoryError, InternalTopicError, TierStartError, OSError: it cannot;
-                `stop` undoes all parts that were started until then.
+                `stop` undoes what was started until then.
         """
         self._secret = read_cluster_secret(self.config, self._ports.disk)
         log.info("files: at most %d can be open", raise_file_limit())
@@ -183,7 +180,7 @@ class Broker(ServerProcess):
                 sock.close()
 
     async def _start_tier(self) -> None:
-        """Start the tier process: a plugin that refuses its settings ends the start here."""
+        """Start the tier process: a plugin that refuses its settings ends the start right here."""
         wiring = BrokerTier(self.config, self._directories, self._ports, self._spawn_tier)
         self._tier_wiring, self._tier = wiring, wiring.tier
         wiring.show(self.health, self._metrics_page)
@@ -192,7 +189,7 @@ class Broker(ServerProcess):
             await self._tier.start()
 
     async def _open_metadata(self) -> None:
-        """Open the metadata log, on a pool thread: it has the settings of the other logs."""
+        """Metadata first: it says which settings the logs have; read beside the event loop."""
         wiring = self._tier_wiring
         self._node = open_metadata_node(
             self.config, self._directories, self._ports, self._fail, wiring.before_install
@@ -211,7 +208,7 @@ class Broker(ServerProcess):
         self.live = LiveConfig(self.config, self._image)
 
     async def _take_part(self) -> None:
-        """Take part with other nodes; returns when this one has caught up with the leader."""
+        """Be one of several nodes; the broker continues when it has caught up with the leader."""
         check_secret_among_several(self.config, self._node.plan.voters)
         member = QuorumMember(self.config, self._directories, self._node, self._ports)
         quorum = await member.begin(self.health, self._on_stop, self._end)
@@ -227,9 +224,9 @@ class Broker(ServerProcess):
         self._image_waits_for = lambda: quorum.waits_for(clock.monotonic_ms())
 
     def _settle_directories(self, image: MetadataImage) -> None:
-        """Decide which directories are used, before the start of the metadata log writes to it.
+        """Settle which directories are used, before the start of the metadata log writes to it.
 
-        After the write each refused start on an older copy of it would make the copy look newer.
+        Otherwise each refused start on an older copy of it would make the copy look newer.
         """
         self._is_missing_some = settle_directories(
             self._directories,
@@ -241,7 +238,7 @@ class Broker(ServerProcess):
         )
 
     async def _open_logs(self) -> None:
-        """Open the logs that the metadata assign to this broker, on pool threads."""
+        """Open what the metadata want of what lies in the directories, beside the event loop."""
         self._opened = BrokerLogs(
             self.live, self._directories, self._ports, self.health, self._recovery_pool
         )
@@ -264,14 +261,14 @@ class Broker(ServerProcess):
         await self._opened.close(clean=self._clean, broker_epoch=self._broker_epoch)
 
     async def _keep_mark(self) -> None:
-        """Note the last committed batch beside the partitions; housekeeping tries again."""
+        """Note what is committed beside the partitions; housekeeping tries again."""
         try:
             await self._recovery_pool.run(self._mark.keep)
         except OSError as error:
             log.warning("a committed batch was not noted: %s", error)
 
     def _show_parts(self) -> None:
-        """Add partitions and groups to the page and the metrics."""
+        """Let the page and the metrics say what partitions and groups are at."""
         tier = self._tier
         source = BrokerSource(self._node, self._replicas, self._groups, tier)
         self._console.show(source, lambda: {} if tier is None else tier.totals)
@@ -382,7 +379,7 @@ class Broker(ServerProcess):
         self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)
 
     def _begin_leading(self) -> Leading[Leader]:
-        """Make the shared state of the partitions that this broker leads with followers."""
+        """What the partitions need that this broker leads with followers."""
         ports, lifecycle = self._ports, self._registration
         leading: Leading[Leader] = Leading(
             ports,
@@ -406,7 +403,7 @@ class Broker(ServerProcess):
         return leading
 
     def _active_controller(self) -> ActiveController:
-        """Make the connection to the active controller, with handlers for one in this process."""
+        """The way to the active controller; in this process it knows its own broker by it."""
         own = own_handlers(
             self._node.submit,
             self._node.brokers,
@@ -505,12 +502,12 @@ class Broker(ServerProcess):
         return server
 
     async def _join(self) -> None:
-        """Register, host the partitions of the metadata, and lead."""
+        """Register, host what the metadata say, and lead it."""
         await self._register()
         await self._keep_mark()
         self._tier_wiring.show_registration(self.health, self._node)
         await self._opened.set_aside(self._removals.take())
-        while removed := self._removals.take():  # read during the last call
+        while removed := self._removals.take():  # what was read meanwhile
             await self._opened.set_aside(removed)
         self._removals.end()
         self._replicas.apply(self._image(), None)
@@ -551,7 +548,7 @@ class Broker(ServerProcess):
         await self._server.start(listener_addresses(self.config))
         self._on_stop(self._server.stop)
         self._on_stop(self._groups.stop)  # parked requests are answered while they have connections
-        # Clients get NOT_LEADER_OR_FOLLOWER here before their connections end.
+        # Clients hear that nobody leads here before their connections end.
         self._on_stop(self._registration.leave)
         self._on_stop(self._watch.end)
         for name, (host, port) in self._server.bound.items():
@@ -559,9 +556,9 @@ class Broker(ServerProcess):
         await self._listen_to_controllers()
 
     async def _listen_to_controllers(self) -> None:
-        """Open the controllers' listener of the only voter, for tools."""
+        """Tools may ask the controller as they ask one that is a process of its own."""
         if not self._node.is_alone:
-            return  # it is open since this node takes part
+            return  # it listens since it takes part
         changes = ChangeParts(
             live=self.live,
             cluster=ClusterView(self.config.node_id, self._node.cluster_id, self._image),
@@ -577,7 +574,7 @@ class Broker(ServerProcess):
         self._on_stop(listener.close)
 
     async def _begin_tier(self) -> None:
-        """Let the tier work; if its topic waits for other brokers, this one serves meanwhile."""
+        """Let the tier work; where its topic waits for other brokers this one serves meanwhile."""
         if self._tier is None:
             return
         if await self._tier_wiring.ensure_topic(self._node, self._own_topics):
@@ -596,11 +593,11 @@ class Broker(ServerProcess):
         try:
             await self._tier_wiring.ensure_topic(self._node, self._own_topics, waits=True)
             await self._connect_tier()
-        except Exception as error:  # noqa: BLE001 - it ends the process, which reports it
+        except Exception as error:  # noqa: BLE001 - whoever runs the process is told
             self._end(error)
 
     async def _connect_tier(self) -> None:
-        """Open the listener of the tier's Kafka clients, and have the tier connect."""
+        """Its Kafka clients can reach us."""
         assert self._tier is not None
         node_id = self.config.node_id
         self.health.checks["remote-metadata"] = lambda: remote_metadata_problems(
@@ -617,15 +614,15 @@ class Broker(ServerProcess):
         self._on_stop(self._tier.stop)
         await self._tier_wiring.connect(self._node, self._replicas, self.live, settings)
 
-    # -- state
+    # -- facts
 
     def _foreign_controllers(self) -> tuple[str, ...]:
-        """The warning while the active controller is Apache Kafka's: the tier can do less."""
+        """What the tier does without while the active controller is Apache Kafka's."""
         is_foreign = self._active.serves(ApiKey.RAISE_LEADER_EPOCHS) is False
         return (TierReason.KAFKA_CONTROLLERS.text(),) if is_foreign else ()
 
     def _directory_failed(self, directory: LogDir) -> None:
-        """Report an offline log directory; as in Kafka the last one ends the broker."""
+        """A log directory went offline; as in Kafka the last one takes the broker with it."""
         if not self._logs.online_dirs():
             self._end(KafkaStorageError(f"no log directory works any more: {directory.failure}"))
         elif self._broker_epoch >= 0:

@@ -2,7 +2,7 @@
 
 Up: directories checked and locked, the metadata log read, the controllers' listener, and last the
 replica, which may then be elected. It opens no tier and no partition's log. Down: the replica hands
-its leadership over while the listener is open, then listener, log and directories close.
+its lead over while it still hears the others, then the listener, the log and the directories.
 """
 
 import logging
@@ -25,11 +25,11 @@ class Controller(ServerProcess):
     """A controller without a broker."""
 
     def __init__(self, config: BrokerConfig, ports: Ports) -> None:
-        """Make a controller of the running event loop; nothing is opened before `start`.
+        """Make a controller of the running event loop; nothing is touched before `start`.
 
         Args:
             config: its settings.
-            ports: for this process alone: the pools end with it.
+            ports: of its own: the pools end with it.
         """
         super().__init__(config, ports)
         self.health = Health(config.node_id, kind="controller")

@@ -66,7 +66,7 @@ class Directories:
     changed: set[Path] = field(default_factory=set)
 
     def put_offline(self, path: Path, reason: str) -> None:
-        """Stop using a directory, and release its lock."""
+        """Use a directory no more."""
         log.error("log directory is offline: path=%s reason=%s", path, reason)
         self.offline[path] = DirectoryOffline(reason)
         self.ids.pop(path, None)

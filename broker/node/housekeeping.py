@@ -93,7 +93,7 @@ class Housekeeping:
         except (OSError, KafkaError) as error:
             outage.failed(error)
         except Exception:
-            # The result of a pass is not collected: the error would be lost. The next pass follows.
+            # Nobody asks for the result of a pass: it would be lost, and the next one comes anyway.
             log.exception("task %s failed", task.name)
         else:
             outage.succeeded()

@@ -122,7 +122,7 @@ class MembershipWatch:
             await pause(self._ports.scheduler, RETRY_MS)
 
     def problems(self) -> Sequence[str]:
-        """Why the broker is unhealthy; empty while the image may be old."""
+        """Why the broker is unhealthy; nothing while the image may be old."""
         if self._lost_ms is None or not self._is_on or self._ports.waits_for():
             return ()
         lost_ms = self._ports.clock.monotonic_ms() - self._lost_ms

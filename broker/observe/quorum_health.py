@@ -37,7 +37,7 @@ class QuorumHealth:
         self._seen_ms = max(self._seen_ms, view.leader_answered_ms)
 
     def problems(self, now_ms: int) -> Sequence[str]:
-        """Why the node is unhealthy; empty if it is not."""
+        """Why the node is unhealthy."""
         self.look(now_ms)
         absent_ms = now_ms - self._seen_ms
         if absent_ms <= self._limit_ms:

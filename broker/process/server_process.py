@@ -150,7 +150,7 @@ class ServerProcess(ABC):
     # -- the end
 
     def _fail(self, error: BaseException) -> None:
-        """Show the failure of the metadata node in health, and end the process."""
+        """The metadata node cannot continue."""
         self.health.checks["metadata"] = lambda: [f"the metadata log failed: {error}"]
         self._end(error)
 
