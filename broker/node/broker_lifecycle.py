@@ -4,8 +4,8 @@ The active controller may be in any of the processes, this one included, and may
 request goes to the present one, see `ActiveController`. A heartbeat goes out every
 `broker.heartbeat.interval.ms`. Without one for `broker.session.timeout.ms` the controller fences
 this broker, and the next heartbeat has it unfenced again. If the only controller is in this
-process, neither can be gone without the other: heartbeats end when this broker serves, and begin
-again when a log directory fails. Another process that registers under this id ends this
+process, neither can be gone without the other. Then heartbeats end when this broker serves, and
+begin again when a log directory fails. Another process that registers under this id ends this
 incarnation: its broker epoch is stale.
 
 Registering fences the earlier incarnation of this node id: each partition that it led goes up one

@@ -50,7 +50,7 @@ def own_endpoints(config: BrokerConfig) -> tuple[VoterEndpoint, ...]:
     """The addresses of this controller from its own settings; empty where these leave one open.
 
     DIFFERS: without a host Kafka uses the machine's own name, which other nodes may not be able to
-    resolve, in place of the address in the metadata log or in `controller.quorum.voters`.
+    resolve. Here the address in the metadata log or in `controller.quorum.voters` stays.
     """
     advertised = {text.partition("://")[0]: text for text in _advertised(config)}
     found = []
@@ -85,8 +85,8 @@ def moved_voter(config: BrokerConfig, voters: VoterSet) -> str | None:
     """Why this node's address in `voters` is none of its own; None if it is.
 
     A controller with a configured host sends its address to the leader. Without it a changed port
-    changes nothing in the log (kraft.version 1): the other voters, and tools, continue to use the
-    old address, and a leader that they cannot reach loses its leadership.
+    changes nothing in the log (kraft.version 1). The other voters, and tools, continue to use the
+    old address. A leader that they cannot reach loses its leadership.
 
     Only ports are compared: a host has many names.
     """

@@ -2,9 +2,9 @@
 
 Runs on the broker's event loop. States:
 
-- "down": waiting for the lock, or for the next attempt.
-- "starting": it was sent its settings, and has not answered yet.
-- "configured": the storage plugin has accepted them; it waits for the broker's listener.
+- "down": Waiting for the lock, or for the next attempt.
+- "starting": It was sent its settings, and has not answered yet.
+- "configured": The storage plugin has accepted them; it waits for the broker's listener.
 - "up", "stopped".
 
 The first start has two steps. So a plugin that refuses its settings ends the broker's start before

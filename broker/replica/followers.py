@@ -294,8 +294,8 @@ class Followers:
         """Whether this leader has recovered from an unclean election.
 
         DIFFERS: a Kafka leader has recovered with its next proposal. Here the barrier of a tiered
-        log must be written first: it names the election to later owners, and the metadata do not
-        name it after the recovery.
+        log must be written first: it names the election to later owners. The metadata do not name
+        it after the recovery.
         """
         return self._leader.has_barrier or not self._leader.log.config.is_tiered
 

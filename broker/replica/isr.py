@@ -219,9 +219,9 @@ class InSyncReplicas:
     def min_isr(self) -> int:
         """Members that have to acknowledge: min.insync.replicas, or all where there are fewer.
 
-        DIFFERS: in Kafka replicas that are being added count at once, and a partition that had one
-        replica takes no acks=all before another one has all of its records. Here they count once
-        one of them has been in the ISR: only then may one of them lead next.
+        DIFFERS: in Kafka replicas that are being added count at once. A partition that had one
+        replica then takes no acks=all before another one has all of its records. Here they count
+        once one of them has been in the ISR: only then may one of them lead next.
         """
         return min(self.min_insync_replicas, len(self.replicas) - len(self.change.joining))
 
@@ -266,9 +266,9 @@ class InSyncReplicas:
     ) -> bool:
         """Note a follower's Fetch.
 
-        The caller excludes Fetches whose offset may be in a log of another lineage, which would
-        count as caught up: those of an incarnation that is over (`is_of_ended_incarnation`), of
-        another leader epoch, earlier or later, and those answered with a diverging epoch.
+        The caller excludes Fetches whose offset may be in a log of another lineage: it would count
+        as caught up. They come from an incarnation that is over (`is_of_ended_incarnation`), have
+        another leader epoch (earlier or later), or are answered with a diverging epoch.
 
         Args:
             replica: one of `replicas`, not the leader.
@@ -454,8 +454,8 @@ class InSyncReplicas:
     def must_flush(self, members: int) -> bool:
         """Whether the leader flushes its log before it has, or asks for, so few members.
 
-        After that its disk alone holds the acknowledged records. Without the flush a power cut of
-        the leader would shorten its log while the others are cut off, and it would lead again:
-        acknowledged records would be lost although no disk was.
+        After that its disk alone holds the acknowledged records. Without the flush a power cut
+        could shorten its log while the others are cut off, and it would lead again. Acknowledged
+        records would be lost although no disk was.
         """
         return members < self.min_isr

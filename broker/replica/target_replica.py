@@ -19,7 +19,7 @@ from runtime.work import Pace, Steps, stepwise
 def why_barred(image: MetadataImage, topic: str, *, has_tier: bool) -> str:
     """Why replicas of a topic are not served here in any state of the disk; "": they are.
 
-    A tiered log without its tier looks like a plain one that begins at its local start: clients
+    A tiered log without its tier looks like a plain one that begins at its local start. Clients
     would get OFFSET_OUT_OF_RANGE for older offsets, although the store has them.
     """
     if has_tier or not is_tiered(image.topic_config(topic)):

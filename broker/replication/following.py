@@ -150,7 +150,7 @@ def after_range(theirs: LeaderRange, *, log_start: int, log_end: int) -> Begin |
     """Return the action of a follower whose offset the leader does not have.
 
     Below the leader's log start nothing of this log counts. Above its end, or at an epoch that it
-    does not have, the logs have diverged: only records that the leader lacks are removed, and never
+    does not have, the logs have diverged. Only records that the leader lacks are removed, and never
     more because of its range alone. An empty log has nothing to lose, and begins at the leader's
     start. DIFFERS: Kafka's begins at the leader's end, lacks all records below, and is in sync.
 

@@ -4,8 +4,8 @@ The leader sends only records of its local log. For the offsets below, a followe
 that it would have taken from the records: the epoch chain, and the producers with their last
 sequences. The remote segment that holds the record before the leader's local start carries both, as
 of its end. So the log begins at that end, empty, and everything below it is remote. The end must be
-on the leader's epoch chain: a log cannot begin above a lineage that was given up, of which the
-leader has copied the same offsets again (model finding F1).
+on the leader's epoch chain: a log cannot begin above a lineage that was given up. The leader has
+copied its offsets again with other records (model finding F1).
 
 The steps, and what a crash during each of them leaves:
 
