@@ -1,7 +1,7 @@
-"""The way of a node to the active controller, which may be in another process.
+"""A node's connections to the active controller, which may be in another process.
 
-Which node that is, this node's replica of the metadata log knows. What a client asked continues in
-an Envelope; what the broker asks in its own name goes as it is.
+This node's replica of the metadata log has its address. Requests of clients are forwarded in an
+Envelope; the broker's own requests are sent as they are.
 """
 
 import asyncio
@@ -26,32 +26,32 @@ from runtime.ports import Ports
 
 _CONNECT_MS: Final = 2_000
 _WAY_MS: Final = 100
-"""Beyond what a client allows, for the way of an answer that was given in time."""
+"""Added to a client's timeout, for the way of an answer that was given in time."""
 _GRACE_MS: Final = 1_000
-"""So much later a connection counts as broken: others have requests under way on it."""
+"""A connection counts as broken this much later: others have requests under way on it."""
 _LARGE_BYTES: Final = 1 << 20
-"""Envelopes above it have a connection of their own: where the controller takes fewer bytes it ends
-that one."""
+"""Larger envelopes have a connection of their own: a controller with a lower limit ends that one
+only."""
 ENVELOPE_BYTES_MAX: Final = 100 << 20
 """Kafka's default of `socket.request.max.bytes`."""
 IMAGE_MS: Final = 5_000
 _LIFECYCLE: Final = frozenset({
     ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.DESCRIBE_QUORUM,
 })  # fmt: skip
-"""Have a connection of their own: a broker whose heartbeats wait behind slow requests is fenced.
+"""Requests with a connection of their own.
 
-The tier's DescribeQuorum, answered at once, waits behind none either; a client's comes in an
-Envelope.
+A broker whose heartbeats wait behind slow requests is fenced. The tier's DescribeQuorum is answered
+at once; a client's is forwarded in an Envelope.
 """
 
 
 class Unanswered(DecisionTimedOut):
     """The connection to the active controller ended before its answer.
 
-    What was asked for is committed when the controller of a later epoch begins, or never.
+    The change is committed when the controller of a later epoch begins, or never.
 
     Attributes:
-        epoch: in which that controller led.
+        epoch: of that controller.
     """
 
     def __init__(self, text: str, epoch: int) -> None:
@@ -60,7 +60,7 @@ class Unanswered(DecisionTimedOut):
 
 
 class ActiveController:
-    """See the module."""
+    """Sends requests to the active controller; use it from the event loop's thread only."""
 
     def __init__(
         self,
@@ -72,17 +72,17 @@ class ActiveController:
         envelope_bytes_max: int = ENVELOPE_BYTES_MAX,
         network: Network | None = None,
     ) -> None:
-        """Nothing is asked yet.
+        """Open nothing yet.
 
         Args:
-            node: knows who leads.
-            here: take requests while this node's own controller leads: no connection speaks for the
-                broker in its process.
-            ports: of the connections.
-            kind: of the node; it is the first part of its client id.
+            node: Has the leader's address.
+            here: Handlers for requests while this node's own controller leads: there is no
+                connection within a process.
+            ports: Of the connections.
+            kind: Of the node; it is the first part of its client id.
             envelope_bytes_max: `socket.request.max.bytes` of this node, and so most likely of the
                 controllers.
-            network: of the connections; None: TCP.
+            network: Of the connections; None: TCP.
         """
         self._scheduler, self._envelope_bytes_max = ports.scheduler, envelope_bytes_max
         self._node, self._here = node, here
@@ -100,14 +100,14 @@ class ActiveController:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a request would be decided now, as far as this node knows."""
+        """Whether this node has the address of an active controller that takes decisions."""
         return self._node.knows_active_controller
 
     def serves(self, api_key: ApiKey) -> bool | None:
         """Whether the active controller serves a request; None: none was ever reached.
 
         While none can be reached the last one counts. Controllers of Apache Kafka do not serve
-        requests that are Tidemark's alone.
+        Tidemark's own requests.
         """
         if self.is_here:
             return api_key in self._here
@@ -117,7 +117,7 @@ class ActiveController:
 
     @property
     def epoch(self) -> int:
-        """Of the quorum, as far as this node knows: a new one may have another leader."""
+        """Epoch of the quorum in this node's view; a new one may have another leader."""
         return self._node.describe().epoch
 
     async def ask(
@@ -129,22 +129,21 @@ class ActiveController:
         timeout_ms: int,
         is_large: bool = False,
     ) -> Any:
-        """Ask whoever leads now; its answer may be that it does not any more.
+        """Ask the present leader; its answer may be NOT_CONTROLLER.
 
         Args:
             api_key: of the request.
             version: of the request.
             question: the request.
             timeout_ms: for its answer.
-            is_large: the controller may have a lower limit than it has bytes.
+            is_large: the request may exceed the controller's limit of bytes.
 
         Raises:
-            ApiError: UNSUPPORTED_VERSION: it does not take the request in this version.
-            NotControllerError: nobody leads as far as is known, or it cannot be reached; it was
-                not asked.
-            DecisionTimedOut: it was asked, and there is no answer: what was asked for may be done;
-                `Unanswered` unless it may have ended the connection for a large request.
-            ApiError: UNSUPPORTED_VERSION: it does not serve this; it was not asked.
+            ApiError: UNSUPPORTED_VERSION: the controller does not serve the request in this
+                version; it was not sent.
+            NotControllerError: no leader is known, or it cannot be reached; nothing was sent.
+            DecisionTimedOut: the request was sent, and there is no answer: it may be carried out.
+                `Unanswered` unless a large request may have made the controller end the connection.
         """
         if self.is_here:
             return await self._ask_here(api_key, version, question, timeout_ms=timeout_ms)
@@ -183,15 +182,15 @@ class ActiveController:
         timeout_ms: int,
         applied: Callable[[], Awaitable[None] | None] = lambda: None,
     ) -> list[bytes]:
-        """Ask what a client asked of this broker; return the body of the answer.
+        """Forward a client's request; returns the body of the answer.
 
-        A change is answered when this broker's own image has it and what `applied` then waits for
-        is done, or `IMAGE_MS` later: a client that asks here next finds it. Controllers of Kafka do
-        not say where a change is.
+        A change is answered when this broker's own image has it and the future of `applied` is
+        done, or after `IMAGE_MS`: so the client finds the change here. Controllers of Kafka do not
+        send the offset of a change.
 
         Raises:
-            KafkaError: as `ask`, or the active controller refused the envelope, or it is larger
-                than a controller takes.
+            KafkaError: from `ask`; the active controller refused the envelope, or it is larger than
+                a controller takes.
         """
         question = await envelope_of(context, request)
         size = envelope_bytes(question)
@@ -221,7 +220,7 @@ class ActiveController:
         return [answer]
 
     async def _within(self, timeout_ms: int, asking: Coroutine[Any, Any, Any]) -> Any:
-        """The answer; after the time the client hears so, and the connection waits a little on."""
+        """The answer, or an error at the timeout; the connection waits a little longer."""
         asked = asyncio.ensure_future(asking)
         asked.add_done_callback(_seen)
         await wait_for_all({asked}, timeout_ms, self._scheduler)
@@ -259,6 +258,6 @@ class ActiveController:
 
 
 def _seen(asked: "asyncio.Task[Any]") -> None:
-    """Nobody may be left who collects it."""
+    """Retrieve the error: after the timeout no caller does."""
     if not asked.cancelled():
         asked.exception()

@@ -1,4 +1,4 @@
-"""AlterPartition (56) as a broker asks it: ISRs that its leaders propose.
+"""AlterPartition (56) of a broker: ISRs that its leaders propose.
 
 Source: KIP-497; KIP-903 for the broker epochs of version 3.
 """
@@ -28,11 +28,10 @@ async def alter_partitions(
     """Ask the active controller for ISRs.
 
     Returns:
-        NONE for what is committed by now, else why it is refused, of each partition that is in
-        the answer.
+        For each partition of the answer: NONE if its ISR is committed, else why it is refused.
 
     Raises:
-        NotControllerError: it was not asked, or carries nothing out.
+        NotControllerError: nothing was sent, or the controller carries nothing out.
         KafkaError: there is no answer: it may be carried out.
     """
     answer = await active.ask(
@@ -54,7 +53,7 @@ async def alter_partitions(
 
 
 def question(broker_id: int, broker_epoch: int, asked: Mapping[ReplicaId, AskedIsr]) -> Any:
-    """Make the request."""
+    """Encode the proposals as one request."""
     cls = request(ApiKey.ALTER_PARTITION).cls
     topics: dict[bytes, list[Any]] = {}
     for replica, (leader_epoch, proposal) in asked.items():

@@ -1,16 +1,16 @@
-"""One incarnation of a broker in the cluster metadata: all that it asks of the active controller.
+"""One incarnation of a broker in the cluster metadata: its requests to the active controller.
 
-The active controller may be in any of the processes, this one included, and changes while the
-broker lives; each request goes to whoever leads then, see `ActiveController`. A heartbeat goes out
-every `broker.heartbeat.interval.ms`; without one for `broker.session.timeout.ms` the controller
-fences this broker, and the next heartbeat has it unfenced again. Where the only controller is in
-this process neither can be gone without the other: heartbeats end when this broker serves, and come
-again when a log directory fails. Another process that registers under this id ends this one: its
-epoch is stale.
+The active controller may be in any of the processes, this one included, and may change; each
+request goes to the present one, see `ActiveController`. A heartbeat goes out every
+`broker.heartbeat.interval.ms`. Without one for `broker.session.timeout.ms` the controller fences
+this broker, and the next heartbeat has it unfenced again. If the only controller is in this
+process, neither can be gone without the other. Then heartbeats end when this broker serves, and
+begin again when a log directory fails. Another process that registers under this id ends this
+incarnation: its broker epoch is stale.
 
-Registering fences whatever an earlier incarnation of this node id led (each of its partitions goes
-up one leader epoch); unfencing elects it again (one more). So leader epochs rise by two at each
-restart, as in Kafka, whether it was stopped or killed.
+Registering fences the earlier incarnation of this node id: each partition that it led goes up one
+leader epoch. Unfencing elects the broker again (one more). So leader epochs rise by two at each
+restart, as in Kafka, after a stop or a kill.
 """
 
 import asyncio
@@ -46,10 +46,10 @@ log = logging.getLogger(__name__)
 NOT_REGISTERED: Final = -1
 NONE: Final[Mapping[ReplicaId, bytes]] = {}
 RETRY_MS: Final = 100
-"""Pause before a request that nobody carried out is sent again."""
+"""Pause before a request that was not carried out is sent again."""
 CHANGE_MS: Final = 10_000
 LEAVE_MS: Final = 5_000
-"""A stop waits so long for the controller: at the end of a whole cluster there is none."""
+"""A stop waits at most this long: at the end of a whole cluster there is no controller."""
 _BLOCKS_MAX: Final = 1_000
 _REGISTRATION: Final = 4
 _HEARTBEAT: Final = 1
@@ -57,15 +57,15 @@ _HEARTBEAT: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifecycleSettings:
-    """What an incarnation is made of.
+    """The parts of an incarnation that come from outside.
 
     Attributes:
-        cluster_id: of `meta.properties`.
+        cluster_id: Of `meta.properties`.
         heartbeat_interval_ms: `broker.heartbeat.interval.ms`.
-        offline_dirs: ids of log directories that failed since the start.
-        free_descriptors: how many more files this broker may open before it uses its reserve, at
-            least 0, less the replicas that it knows of by the image at the call.
-        on_end: told once, why this incarnation is over.
+        offline_dirs: Ids of log directories that failed since the start.
+        free_descriptors: Files that this broker may still open before it uses its reserve, at least
+            0. The replicas of its image at the call are subtracted.
+        on_end: Called once, with the reason why this incarnation is over.
     """
 
     cluster_id: str
@@ -76,12 +76,12 @@ class LifecycleSettings:
 
 
 class BrokerLifecycle:
-    """See the module.
+    """One incarnation of this broker; use it from the event loop's thread only.
 
     Attributes:
-        epoch: offset of this incarnation's registration; -1 before.
+        epoch: the broker epoch, offset of this incarnation's registration; -1 before.
         is_fenced: by this node's image.
-        on_assignment_failed: called with replicas whose directory could not be noted, and why.
+        on_assignment_failed: called with replicas whose directory was not noted, and the error.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class BrokerLifecycle:
         settings: LifecycleSettings,
         scheduler: Scheduler,
     ) -> None:
-        """Nothing is asked yet."""
+        """Send nothing yet."""
         self.epoch = NOT_REGISTERED
         self.is_fenced = True
         self.on_assignment_failed: Callable[[Collection[ReplicaId], KafkaError], None] = (
@@ -117,15 +117,15 @@ class BrokerLifecycle:
         refused: Mapping[ReplicaId, bytes] = NONE,
         is_missing_some: bool = False,
     ) -> int:
-        """Register, fenced: nothing is led yet; and note where the replicas were found.
+        """Register, fenced, so without any leadership; and note the directories of the replicas.
 
-        Returns when this node's own image holds it. While the session of an earlier incarnation
-        lasts, as after a kill, it is tried again.
+        Returns when this node's own image has the registration. While the session of an earlier
+        incarnation lasts, as after a kill, it is tried again.
 
         Args:
             found: directory id of each replica whose log is open.
-            refused: of each whose files are here and cannot be used.
-            is_missing_some: a log directory is not there or does not work.
+            refused: directory id of each replica whose files are here and cannot be used.
+            is_missing_some: a log directory is missing or does not work.
 
         Returns:
             The broker epoch of this incarnation.
@@ -134,18 +134,18 @@ class BrokerLifecycle:
             KafkaError: the controller refuses this broker permanently.
         """
         moved = await run_in_steps(self._elsewhere(found))
-        async with self._one_beat:  # one of the epoch before would come in as a stale one
+        async with self._one_beat:  # a heartbeat of the former epoch would be answered as stale
             self.epoch = await self._registered_epoch(moved, refused, int(is_missing_some))
         node_id = self._registration.node_id
         await self._until(lambda image: _epoch_of(image, node_id) >= self.epoch)
         log.info("registered: node_id=%d broker_epoch=%d", node_id, self.epoch)
-        # A controller of Apache Kafka has skipped them: their field is ours.
+        # A controller of Apache Kafka skips them: their field is Tidemark's.
         if left := await run_in_steps(self._elsewhere(moved)):
             await self._assign_all(left)
         return self.epoch
 
     def _elsewhere(self, found: Mapping[ReplicaId, bytes]) -> Steps[dict[ReplicaId, bytes]]:
-        """Those of which the metadata have another directory, or none yet."""
+        """Those for which the metadata have another directory, or none yet."""
         elsewhere, pace = {}, Pace()
         for replica, directory_id in found.items():
             if self._noted(replica) not in {directory_id, None}:
@@ -220,7 +220,7 @@ class BrokerLifecycle:
         )
 
     def _noted(self, replica: ReplicaId) -> bytes | None:
-        """The directory that the metadata have for a replica here; None if it is not one."""
+        """The directory of a replica in the metadata; None if it is not this broker's."""
         topic = self._node.image.topics_by_id.get(replica.topic_id)
         partition = None if topic is None else topic.partitions.get(replica.partition)
         if partition is None or self._registration.node_id not in partition.replicas:
@@ -228,19 +228,19 @@ class BrokerLifecycle:
         return partition.directory_of(self._registration.node_id)
 
     async def unfence(self) -> None:
-        """Beat from now on; returns when this broker serves, by its own image."""
+        """Send heartbeats from now on; returns when this broker serves, by its own image."""
         self.come_back()
         await self._until(lambda _image: not self.is_fenced)
 
     def come_back(self) -> None:
-        """Have heartbeats ask for it, also where they had ended; does not wait."""
+        """Send heartbeats, also if they had ended, to be unfenced; does not wait."""
         if self._beating is None or self._beating.done():
             self._beating = self._begin(self._beat())
 
     def report_directories(self) -> None:
-        """Have the controller hear of failed log directories now; does not wait.
+        """Report failed log directories to the controller now; does not wait.
 
-        Heartbeats may have ended, or one without them may be under way.
+        Heartbeats may have ended, or one without these directories may be under way.
 
         Source: KIP-858, which has a broker send its next heartbeat at once.
         """
@@ -273,8 +273,8 @@ class BrokerLifecycle:
             await self._pause(self._settings.heartbeat_interval_ms if is_settled else RETRY_MS)
 
     async def _heartbeat(self, *, want_shut_down: bool) -> ErrorCode:
-        # One whose connection has ended may still be served: after the last one it would have this
-        # broker serve again, which is gone by then.
+        # A heartbeat whose connection has ended may still be carried out. After the last one it
+        # would unfence this broker, which is gone by then.
         async with self._one_beat:
             if self._wants_to_leave and not want_shut_down:
                 return ErrorCode.NONE
@@ -304,7 +304,7 @@ class BrokerLifecycle:
         return code
 
     async def leave(self) -> None:
-        """Give up all leadership; after `LEAVE_MS` without it, too: the session ends by itself."""
+        """Give up all leadership; gives up waiting after `LEAVE_MS`: the session then times out."""
         self._wants_to_leave = True
         if self.epoch != NOT_REGISTERED:
             try:
@@ -316,7 +316,7 @@ class BrokerLifecycle:
         await self.close()
 
     async def close(self) -> None:
-        """Ask nothing more; fine to call twice."""
+        """Send nothing more; fine to call twice."""
         self._wants_to_leave = True
         for task in list(self._tasks):
             task.cancel()
@@ -330,10 +330,10 @@ class BrokerLifecycle:
             code = error.code
         return not self._will_be_taken(code)
 
-    # -- what else it asks
+    # -- other requests
 
     def assign(self, assignments: Mapping[ReplicaId, bytes]) -> None:
-        """Note in which log directories new replicas were made; does not wait."""
+        """Have the metadata note the log directories of new replicas; does not wait."""
         self._begin(self._assign(dict(assignments)))
 
     async def _assign(self, assignments: Mapping[ReplicaId, bytes]) -> None:
@@ -354,10 +354,10 @@ class BrokerLifecycle:
         """Have the controller give leader epochs above those that were used before.
 
         Returns:
-            Why, of each partition that it refuses.
+            The error of each partition that it refuses.
 
         Raises:
-            KafkaError: it does not answer now; the question may be repeated.
+            KafkaError: it does not answer now; the request may be repeated.
         """
         cls = request(ApiKey.RAISE_LEADER_EPOCHS).cls
         question = cls(
@@ -391,12 +391,12 @@ class BrokerLifecycle:
         }
 
     async def update_removed_topics(self, emptied: Collection[bytes]) -> None:
-        """Have topics leave the list of removed ones, by ids: nothing is left in the remote store.
+        """Remove topics from the list of removed ones, by id: the remote store has none of them.
 
         A controller of Apache Kafka keeps no list: they leave that of this node.
 
         Raises:
-            KafkaError: it is not done, or perhaps not; it may be asked again.
+            KafkaError: it is not carried out, or perhaps not; the request may be repeated.
         """
         question = request(ApiKey.UPDATE_REMOVED_TOPICS).cls(
             broker_id=self._registration.node_id,
@@ -415,7 +415,7 @@ class BrokerLifecycle:
         _check(answer, "update removed topics")
 
     async def describe_quorum(self, timeout_ms: int) -> Any:
-        """What the leader says of the metadata quorum: the partition of its answer, any version.
+        """The leader's description of the metadata quorum: the partition of its answer.
 
         None where no leader answers.
         """
@@ -431,7 +431,7 @@ class BrokerLifecycle:
         """Take a block of producer ids above `used`: the first one, and the end (exclusive).
 
         Args:
-            used: the highest id that this broker's logs know; -1 for none.
+            used: the highest id in this broker's logs; -1 for none.
 
         Raises:
             DecisionTimedOut: no controller gave one in `CHANGE_MS`; clients ask again.
@@ -462,7 +462,7 @@ class BrokerLifecycle:
         )
 
     async def _ask(self, api_key: ApiKey, version: int, question: Any) -> Any:
-        """Ask until whoever leads takes it; each of these questions may be asked again."""
+        """Send it until the active controller takes it; each of these requests may be repeated."""
         while True:
             try:
                 answer = await self._active.ask(api_key, version, question, timeout_ms=CHANGE_MS)
@@ -478,7 +478,7 @@ class BrokerLifecycle:
             await self._pause(RETRY_MS)
 
     def _will_be_taken(self, code: ErrorCode) -> bool:
-        """Whether another controller, or the same a little later, will do it.
+        """Whether another controller, or the same one a little later, will carry it out.
 
         An only controller that takes no decisions has failed, and this process ends.
         """
@@ -520,7 +520,7 @@ class BrokerLifecycle:
         return task
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """A broker that beats no more, and does not know why, is fenced permanently: it ends."""
+        """End the broker if a task failed: without heartbeats it would stay fenced."""
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
@@ -563,7 +563,7 @@ def listeners_and_features(cls: Any, me: Registration) -> dict[str, list[Any]]:
 
 
 def _with_a_spare(directories: Sequence[bytes]) -> list[bytes]:
-    """The ids to register; the spare one stays when all directories but one fail."""
+    """The ids to register; the spare one is left when all directories but one fail."""
     return [*directories, *map(spare_directory, directories[:1])]
 
 
@@ -593,10 +593,10 @@ def _directories_question(
 
 
 class BrokerDescriptors:
-    """What brokers have left, this one by a look at the moment; the `Descriptors` of a creation.
+    """The free descriptors of brokers, those of this one counted at the call.
 
-    Others report over the wire. What is asked here counts while this node's own controller is the
-    active one.
+    Implements `Descriptors` of a creation. Other brokers report over the wire. The count of this
+    one matters while this node's own controller is the active one.
     """
 
     def __init__(
@@ -610,26 +610,26 @@ class BrokerDescriptors:
         """Take the parts.
 
         Args:
-            node: has the image that this broker knows.
+            node: has this broker's image.
             incarnation: of this broker.
-            replicas: know which of them wait for a disk.
-            count: says how many files new partitions may open.
+            replicas: counts the replicas that wait for a disk.
+            count: returns how many files new partitions may open.
             pool: counts for the heartbeats.
         """
         self._node, self._life, self._replicas = node, incarnation, replicas
         self._count, self._pool = count, pool
 
     async def left(self) -> int:
-        """How many files of new partitions this broker may open, at least 0.
+        """Files that new partitions may open on this broker, at least 0.
 
         Replicas of the image at the call that wait for a disk open theirs soon, and are subtracted.
-        Before Linux 6.2 the open ones are counted one by one, so not on the event loop.
+        Before Linux 6.2 the open files are counted one by one, so not on the event loop.
         """
         backlog = self._replicas.hosting.backlog
         return max(0, await self._pool.run(self._count) - backlog)
 
     def free_descriptors(self) -> Mapping[int, int]:
-        """How many more replicas brokers take, by id; one that is not in it has no bound."""
+        """Replicas that brokers may still take, by broker id; an absent broker has no bound."""
         node, brokers = self._node, self._node.brokers
         left = max(0, self._count() - self._replicas.hosting.backlog)
         offset = node.image.provenance.offset
@@ -637,5 +637,5 @@ class BrokerDescriptors:
         return brokers.free_descriptors()
 
     def replicas_placed(self, replicas: Mapping[int, int], end_offset: int) -> None:
-        """Note how many replicas brokers get by records below `end_offset` (exclusive)."""
+        """Note the replicas by broker id that records below `end_offset` (exclusive) give them."""
         self._node.brokers.replicas_placed(replicas, end_offset)

@@ -1,7 +1,7 @@
 """The secret of a cluster: one line of text in a file, the same on all its brokers.
 
-By it the remote tiers authenticate themselves at the brokers (`broker.process.tier_listener`): who
-has it may write `__remote_log_metadata`, and so hide or delete tiered data. It is in no log, no
+The remote tiers authenticate with it at the brokers (`broker.process.tier_listener`). A holder of
+the secret may write `__remote_log_metadata`, and so hide or delete tiered data. It is in no log, no
 setting and no message.
 """
 
@@ -28,10 +28,10 @@ _WAY_OUT: Final = (
 
 
 def read_cluster_secret(config: BrokerConfig, disk: Disk) -> str | None:
-    """Read the secret; None where no file is named, or there is no tier that would need it.
+    """Read the secret; None where no file is set, or this broker has no tier.
 
     Raises:
-        ConfigError: the file is not there, others may read or change it, or it holds no secret.
+        ConfigError: the file is missing, other users may read or change it, or it has no secret.
     """
     name = config.tidemark_cluster_secret_file
     if not name or not config.remote_log_storage_system_enable:
@@ -63,10 +63,10 @@ def read_cluster_secret(config: BrokerConfig, disk: Disk) -> str | None:
 
 
 def check_secret_among_several(config: BrokerConfig, voters: VoterSet) -> None:
-    """Refuse a tier without the cluster's secret beside a quorum of several.
+    """Refuse a tier without the cluster's secret if there are several nodes.
 
     Raises:
-        ConfigError: names the setting and the remedy.
+        ConfigError: with the setting and the remedy.
     """
     if config.remote_log_storage_system_enable and not config.tidemark_cluster_secret_file:
         raise ConfigError(
@@ -79,7 +79,7 @@ def check_secret_among_several(config: BrokerConfig, voters: VoterSet) -> None:
 
 
 def draw_cluster_secret(path: Path, disk: Disk, rng: Rng) -> bool:
-    """Make the file with a new secret, for its owner alone; False where it is there already."""
+    """Make the file with a new secret, readable for its owner only; False if it exists."""
     drawn = urlsafe_b64encode(b"".join(rng.uuid() for _ in range(_DRAWN)))
     disk.make_dirs(path.parent)
     try:

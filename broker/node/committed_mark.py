@@ -1,18 +1,18 @@
-"""A committed batch of the metadata log, noted in every log directory of a broker.
+"""A committed batch of the metadata log, noted in each log directory of a broker.
 
-The broker's own copy of the metadata log proves nothing of its cluster: it may be fetched again.
-So what its partitions rest on is noted beside them, and before a start takes part the leader is
-asked for that very batch. What was committed is in the log of every later leader; one that has
-another batch there, or none, leads a younger log, or an older copy of this one: in its metadata
-this broker's partitions are not, and what it lacks must not be set aside.
+The broker's own copy of the metadata log does not identify its cluster: it may be fetched again. So
+a batch on which its partitions depend is noted beside them, and before a start takes part it
+compares that batch with the leader's log. Each later leader has all committed batches. A leader
+with another batch at that offset, or none, has a younger log, or an older copy of this one. Its
+metadata do not have this broker's partitions, so a start must not put aside those that they lack.
 
     tidemark-committed-metadata 1
     4711 3 1a2b3c4d
     crc 0a1b2c3d
 
 Base offset, leader epoch and the batch's own CRC-32C, which replicas never change. The file is
-written once the broker has registered, then each minute, and at a stop. Without it, or where it is
-damaged, nothing is compared. DIFFERS: Kafka notices none of this and puts the partitions aside.
+written once the broker has registered, then each minute, and at a stop. Without it, or if it is
+damaged, nothing is compared. DIFFERS: Kafka detects none of this and puts the partitions aside.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ Marks = Mapping[CommittedBatch, Sequence[Path]]
 
 
 class Comparison(Enum):
-    """What a leader's log has where a committed batch was noted."""
+    """The leader's log at the offset of a noted batch."""
 
     SAME = "the batch"
     OTHER = "another batch, or none"
@@ -64,10 +64,10 @@ def parse_mark(data: bytes) -> CommittedBatch:
 
 
 def read_marks(disk: Disk, directories: Iterable[Path]) -> Marks:
-    """The batches that directories note, newest first; one that cannot be read is excluded.
+    """Batches that directories note, newest first; a directory with an unreadable note is left out.
 
-    Directories differ where one was away for a while, or is an older copy. Any of them may be of
-    another log than the rest: the broker came to follow a younger log while that one was away.
+    Directories differ where one was missing for a while, or is an older copy. Each of them may be
+    of another log than the rest: the broker may have followed a younger log while it was missing.
     """
     found: dict[CommittedBatch, list[Path]] = {}
     for path in directories:
@@ -80,15 +80,15 @@ def read_marks(disk: Disk, directories: Iterable[Path]) -> Marks:
 
 
 def compare(batch: CommittedBatch, answer: FetchResponse, records: Buffer) -> Comparison | None:
-    """What a leader's log has at the place of `batch`.
+    """Compare a leader's log with `batch`.
 
     Args:
-        batch: committed, so no leader of an epoch that is not older can lack it.
-        answer: to a Fetch of its base offset, with its epoch as the last one fetched.
+        batch: committed, so no leader of its epoch or a later one can lack it.
+        answer: to a Fetch of its base offset, with its epoch as the last fetched one.
         records: of the answer.
 
     Returns:
-        None: the answer says nothing of it; ask again.
+        None: the answer does not decide it; ask again.
     """
     if answer.error is not ErrorCode.NONE:
         return None
@@ -102,7 +102,7 @@ def compare(batch: CommittedBatch, answer: FetchResponse, records: Buffer) -> Co
 
 
 def remedy(marks: Marks) -> str:
-    """What a person does about a log that is not ours."""
+    """The operator's remedy for a leader's log of another cluster or time."""
     paths = [path for noted in marks.values() for path in noted]
     files = ", ".join(
         str(path / name) for path in paths for name in (COMMITTED_METADATA, INCARNATION_HISTORY)
@@ -124,7 +124,7 @@ class MarkKeeper:
         newest: Callable[[], CommittedBatch | None],
         directories: Callable[[], Iterable[Path]],
     ) -> None:
-        """Nothing is written yet.
+        """Write nothing yet.
 
         Args:
             disk: files.
@@ -136,7 +136,7 @@ class MarkKeeper:
         self._keeping = make_mutex()
 
     def keep(self) -> None:
-        """Note it where it is news; survives a power cut on return.
+        """Write the newest batch, if it is a new one; survives a power cut on return.
 
         Raises:
             OSError: a disk failed; the other directories have it.

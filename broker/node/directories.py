@@ -1,12 +1,12 @@
-"""Whose directories are these? Checked before anything is written.
+"""Checks that the log directories are this node's, before anything is written.
 
-Every log directory carries `meta.properties`: cluster, node and its own id. A broker that starts on
-the directories of another node would serve wrong data under a right name, so each such doubt is
-fatal. The lock files come first: two processes on one directory would write over each other.
+Each log directory has `meta.properties`: cluster, node and its own id. A broker that starts on the
+directories of another node would serve wrong data under a right name, so each such doubt is fatal.
+The lock files come first: two processes on one directory would overwrite each other's files.
 
-A directory that cannot be used is offline, and the others serve on; without the metadata directory
-there is no start. An empty directory beside formatted ones may be a new disk or the mount point of
-one that is missing: `adopt` decides when the metadata are known.
+A directory that cannot be used is offline, and the others are served; without the metadata
+directory there is no start. An empty directory beside formatted ones may be a new disk, or the
+mount point of a missing one: `adopt` decides when the metadata are there.
 """
 
 import logging
@@ -32,15 +32,15 @@ log = logging.getLogger(__name__)
 
 LOCK_FILE: Final = ".lock"
 _OF_NOBODY: Final = frozenset({LOCK_FILE, "lost+found", META_PROPERTIES + ".tmp"})
-"""What an empty directory may hold; the last one is left by a kill while it was adopted."""
+"""Allowed in an empty directory; the last one is left by a kill during `adopt`."""
 
 
 class DirectoryError(TidemarkError):
-    """The broker must not start on these directories; the message names both sides of the clash."""
+    """The broker must not start on these directories; the message names both that disagree."""
 
 
 class DirectoryOffline(TidemarkError):
-    """Why one directory is not used; the message is for people."""
+    """The reason why one directory is not used, for people."""
 
 
 @dataclass(slots=True)
@@ -49,13 +49,13 @@ class Directories:
 
     Attributes:
         cluster_id: 22 characters.
-        metadata_path: where the metadata log lies; always in `ids`.
-        ids: id (16 bytes) of each directory that is used, the metadata log's included.
-        locks: held until the process ends or `release`.
-        unformatted: empty directories: adopted or left alone once the metadata are known.
-        offline: why a directory is not used.
-        changed: whose `meta.properties` is not what its sidecar says. That counts only if this
-            broker wrote the sidecar last, which the metadata know.
+        metadata_path: Directory of the metadata log; always in `ids`.
+        ids: Id (16 bytes) of each directory that is used, the metadata log's included.
+        locks: Held until the process ends or `release`.
+        unformatted: Empty directories, until `adopt` decides on them.
+        offline: Why a directory is not used.
+        changed: Directories whose `meta.properties` differs from its sidecar. That counts only if
+            this broker wrote the sidecar last, which the metadata show.
     """
 
     cluster_id: str
@@ -75,7 +75,7 @@ class Directories:
             self.locks.pop(path).release()
 
     def release(self) -> None:
-        """Give the directories up."""
+        """Release all locks."""
         for lock in self.locks.values():
             lock.release()
 
@@ -87,7 +87,7 @@ def open_directories(
 
     Args:
         paths: `log.dirs`.
-        metadata_path: where the metadata log lies; must be formatted.
+        metadata_path: directory of the metadata log; must be formatted.
         node_id: `node.id` of the configuration.
         disk: files.
 
@@ -119,7 +119,7 @@ def open_directories(
 
 
 def _look(found: Directories, path: Path, disk: Disk) -> MetaProperties | None:
-    """Lock a directory and read what it is; note why it cannot be used."""
+    """Lock a directory and read its `meta.properties`; None: it is unformatted or offline."""
     is_metadata = path == found.metadata_path
     try:
         if not is_metadata and not disk.exists(path / META_PROPERTIES):
@@ -148,7 +148,7 @@ def _look(found: Directories, path: Path, disk: Disk) -> MetaProperties | None:
 
 
 def is_changed(path: Path, disk: Disk) -> bool:
-    """Whether `meta.properties` is none of the versions that the sidecar knows."""
+    """Whether `meta.properties` matches no version in its sidecar."""
     try:
         CheckedFiles(disk, path).read(META_PROPERTIES)
     except CorruptFileError:
@@ -169,7 +169,7 @@ def _lock(path: Path, disk: Disk) -> Lock:
 def _identify(found: Directories, metas: dict[Path, MetaProperties], node_id: int) -> None:
     """Compare every `meta.properties` with the configuration and with the others."""
     metadata_file = found.metadata_path / META_PROPERTIES
-    # The sound ones first: a damaged one may bear the id of another, which keeps it.
+    # Undamaged ones first: a damaged one may bear the id of another, which keeps it.
     for path in sorted(metas, key=lambda path: path in found.changed):
         file, meta = path / META_PROPERTIES, metas[path]
         twin = next((one for one, known in found.ids.items() if known == meta.directory_id), None)
@@ -195,7 +195,7 @@ def _identify(found: Directories, metas: dict[Path, MetaProperties], node_id: in
 
 
 def _read(file: Path, disk: Disk) -> MetaProperties:
-    """Read one.
+    """Read and parse the file.
 
     Raises:
         CorruptFileError, OSError: naming the file.
@@ -211,12 +211,12 @@ def adopt(
 ) -> None:
     """Make empty directories new disks of this node, unless one of its directories is missing.
 
-    Then an empty one may be the mount point of that one: partitions that begin in it would hide
-    records, and lie below the mount when the disk is back.
+    Then an empty one may be the mount point of the missing one. Partitions that begin in it would
+    hide its records, and would lie below the mount when the disk is back.
 
     Args:
-        directories: gets them, or the reason why not.
-        known: directory ids that the metadata know of this broker.
+        directories: gets the new ones, or the reason why they are offline.
+        known: ids of this broker's directories in the metadata.
         node_id: of this broker.
         disk: files.
         rng: makes ids.

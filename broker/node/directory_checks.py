@@ -1,4 +1,4 @@
-"""What the metadata say of the log directories: which are missing, damaged, or of another time.
+"""Compares the log directories with the metadata: missing, damaged, or older copies.
 
 Runs once at the start, when the metadata log is open and before any partition is.
 """
@@ -25,9 +25,9 @@ from runtime.rng import Rng
 
 
 def writes_sidecars(image: MetadataImage, node_id: int) -> bool:
-    """Whether the last incarnation of this broker kept sidecars and its history to compare.
+    """Whether the last incarnation of this broker kept sidecars and its incarnation history.
 
-    Apache Kafka does not: what lies there is then as old as our last incarnation.
+    Apache Kafka keeps neither: such files are then as old as the last incarnation of Tidemark.
     """
     broker = image.brokers.get(node_id)
     return broker is not None and broker.directories_assigned_from >= 0
@@ -38,8 +38,8 @@ def without_sidecars(
 ) -> set[Path]:
     """Log directories whose sidecars may be older than their files.
 
-    A directory that was missing at the first start after an incarnation of Apache Kafka, which
-    keeps no sidecars, is not known to have been left by one that did.
+    Apache Kafka keeps no sidecars. A directory that was missing at the first start after an
+    incarnation of it may have been written by it.
 
     Args:
         image: committed metadata.
@@ -77,14 +77,14 @@ def settle_directories(
         Whether a directory that this broker had is missing or does not work.
 
     Raises:
-        DirectoryError: the metadata directory is damaged, or of another time.
+        DirectoryError: the metadata directory is damaged, or a copy of another time.
     """
     known = known_directories(image, node_id)
     adopt(directories, known, node_id=node_id, disk=disk, rng=rng)
     compare = writes_sidecars(image, node_id)
     if compare:
         _check_changed(directories)
-    # Lives are compared in any case: where the metadata log was lost whole, it knows of no broker.
+    # Incarnations are compared in any case: a metadata log that was lost whole has no brokers.
     check_incarnations_of_directories(directories, image, log_dirs, node_id, disk)
     _keep_checksums(directories, disk, compare=compare)
     return bool(directories.offline) or not known <= set(directories.ids.values())
@@ -102,7 +102,7 @@ def _check_changed(directories: Directories) -> None:
 
 
 def _keep_checksums(directories: Directories, disk: Disk, *, compare: bool) -> None:
-    """From now on a changed `meta.properties` is noticed."""
+    """Write the sidecars, so that a later change of `meta.properties` is detected."""
     for path in list(directories.ids):
         try:
             CheckedFiles(disk, path, compare=compare).keep(META_PROPERTIES)
@@ -120,10 +120,10 @@ def check_incarnations_of_directories(
     node_id: int,
     disk: Disk,
 ) -> None:
-    """Put directories of another time offline.
+    """Put directories offline that are copies of another time.
 
     Raises:
-        DirectoryError: the metadata directory is the one of another time.
+        DirectoryError: the metadata directory is the copy.
     """
     broker = image.brokers.get(node_id) if writes_sidecars(image, node_id) else None
     lives: dict[Path, list[Incarnation]] = {}
@@ -156,12 +156,11 @@ def check_incarnations_of_directories(
 
 
 def renew_running_incarnation(directory: LogDir, image: MetadataImage, node_id: int) -> None:
-    """Before a new incarnation is named.
+    """Note the last registered incarnation in a directory, if nothing was lost since.
 
-    Note the last one that registered, if nothing was lost since.
-
-    An incarnation that is killed before it notes itself would leave an older one in the note, and
-    so count as one that has lost records, though its machine runs on.
+    Call it before a new incarnation is named. An incarnation that is killed before it notes itself
+    would leave an older one in the note. It would then count as one that has lost records, although
+    its machine runs on.
 
     Raises:
         OSError: the disk failed.
@@ -180,7 +179,7 @@ def renew_running_incarnation(directory: LogDir, image: MetadataImage, node_id: 
 def write_incarnation(
     disk: Disk, directory: Path, image: MetadataImage, node_id: int, incarnation_id: bytes
 ) -> None:
-    """Before registering: name the coming incarnation in a directory.
+    """Name the coming incarnation in a directory, before it registers.
 
     Survives a power cut on return.
 

@@ -1,4 +1,4 @@
-"""Where this node listens, and what the cluster metadata say about it."""
+"""The listeners of this node, and its endpoints in the cluster metadata."""
 
 import socket
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 
 def resolve_ports(config: BrokerConfig) -> BrokerConfig:
     """Choose a free port for each listener that has port 0.
 
-    What is advertised under port 0 gets the same port, and so does this node's own entry in
+    The port is also set in the advertised listener with port 0, and in this node's own entry of
     `controller.quorum.voters`.
     """
     tier, advertised_tier = config.tier_listener, config.advertised_tier_listener
@@ -45,7 +45,7 @@ def resolve_ports(config: BrokerConfig) -> BrokerConfig:
 
 
 def free_port(host: str) -> int:
-    """A port of `host` that is free right now."""
+    """A port of `host` that is free now; another process may take it before it is bound."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with closing(socket.socket(family)) as probe:
         probe.bind((host, 0))
@@ -59,27 +59,27 @@ def _with_port(listener: Listener, chosen: dict[str, int]) -> Listener:
 
 
 def listener_addresses(config: BrokerConfig) -> list[ListenerAddress]:
-    """Where to listen for clients."""
+    """Addresses to bind for clients."""
     return [ListenerAddress(one.name, one.host, one.port) for one in config.broker_listeners]
 
 
 def controller_addresses(config: BrokerConfig) -> list[ListenerAddress]:
-    """Where to listen for other controllers, brokers and tools that ask a controller."""
+    """Addresses to bind for requests to a controller, of controllers, brokers and tools."""
     return [ListenerAddress(one.name, one.host, one.port) for one in config.controller_listeners]
 
 
 def advertised_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
-    """What clients are told, per listener; a listener on every address is told by host name.
+    """The addresses for clients, one a listener; a listener on any address gets the host name.
 
-    The tiers' listener is among them: an answer names the endpoints of the listener it was asked
-    on, so that clients never hear of it.
+    They include the tiers' listener. An answer names the endpoints of the listener of its request,
+    so clients never see it.
     """
     tier = config.advertised_tier_listener
     return _endpoints((*config.advertised_listeners, *([tier] if tier else ())))
 
 
 def controller_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
-    """What other controllers and brokers are told."""
+    """The addresses for other controllers and brokers."""
     return _endpoints(config.controller_listeners)
 
 
@@ -96,7 +96,7 @@ def _endpoints(listeners: Iterable[Listener]) -> tuple[Endpoint, ...]:
 
 
 def _request_memory(config: BrokerConfig) -> int:
-    """The bound as set; the default is raised to the largest request where that is larger."""
+    """The bound that is set; the default is raised to the largest request where that is larger."""
     bound = config.queued_max_request_bytes
     return max(bound, config.socket_request_max_bytes) if bound > 0 else NO_BOUND
 

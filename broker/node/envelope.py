@@ -1,7 +1,7 @@
 """A client's request and its answer in Envelope (58), as brokers of Kafka forward them (KIP-590).
 
-The active controller sees header and body as the client sent them, the client's address and who it
-is, in the form of Kafka's DefaultKafkaPrincipalBuilder.
+The active controller gets header and body as the client sent them, the client's address, and its
+principal in the form of Kafka's DefaultKafkaPrincipalBuilder.
 """
 
 from ipaddress import ip_address
@@ -24,14 +24,14 @@ _PRINCIPAL_VERSION: Final = b"\0\0"
 _HEADER: Final = Struct(">hhih")
 _CORRELATION_BYTES: Final = 4
 _CLIENT_ID_BYTES_MAX: Final = 2**15 - 1
-"""Bytes of it that were no UTF-8 are three each by now."""
+"""An upper bound is needed: bytes that were no UTF-8 have become three each."""
 _FLEXIBLE: Final = 2
 _AROUND_BYTES: Final = 128
-"""Of an envelope's frame: header with our client id, lengths, address, tags."""
+"""Upper bound of an envelope's other fields: header with our client id, lengths, address, tags."""
 
 
 async def envelope_of(context: RequestContext, request: Any) -> Any:
-    """The envelope of a client's request; a long one is encoded in steps."""
+    """Make the envelope of a client's request; a long one is encoded in slices."""
     key, version = ApiKey(context.api_key), context.api_version
     client_id = context.client_id.encode()[:_CLIENT_ID_BYTES_MAX]
     tags = b"\0" if header_versions(key, version)[0] == _FLEXIBLE else b""
@@ -47,16 +47,16 @@ async def envelope_of(context: RequestContext, request: Any) -> Any:
 
 
 def envelope_bytes(envelope: Any) -> int:
-    """At most so many bytes its frame has."""
+    """Upper bound of the size of its frame."""
     return _AROUND_BYTES + len(envelope.request_principal) + len(envelope.request_data)
 
 
 def answer_in(envelope: Any, context: RequestContext) -> bytes:
-    """The body of the answer to the client's request, in the version that it asked.
+    """The body of the answer to the client's request, in the version of the request.
 
     Raises:
         NotControllerError: another controller is active; nothing was done.
-        ApiError: the envelope was refused; UNSUPPORTED_VERSION: what is in it is not served.
+        ApiError: the envelope was refused; UNSUPPORTED_VERSION: the request in it is not served.
     """
     key, version = ApiKey(context.api_key), context.api_version
     code, data = ErrorCode.of(envelope.error_code), envelope.response_data

@@ -1,6 +1,6 @@
-"""What a broker does again and again without being asked: retention, checkpoints, expiry.
+"""The periodic tasks of a broker: retention, checkpoints, expiry.
 
-Every task is a short pass over the hosted logs; what may wait for a disk is done by the pool
+Each task is a short pass over the hosted logs; work that may wait for a disk runs on the pool
 `log-background`.
 """
 
@@ -27,7 +27,7 @@ from runtime.scheduler import Scheduler, Timer
 log = logging.getLogger(__name__)
 
 _LONGEST_INTERVAL_MS: Final = 10 * 365 * 24 * 3600 * 1000
-"""Kafka writes "never" as 2^63-1; a timer cannot."""
+"""Kafka's "never" is 2^63-1, which a timer does not take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,10 @@ class Housekeeping:
 
 
 def housekeeping_tasks(config: BrokerConfig, logs: LogManager, clock: Clock) -> list[Task]:
-    """The tasks of one broker.
+    """Make the tasks of one broker.
 
-    Retention changes which segments there are, so it runs where that state is owned, on the loop;
-    it only renames files. Checkpoints wait for fsync, so they run on `log-background`.
+    Retention removes segments, so it runs on the event loop, which owns them; it only renames
+    files. Checkpoints wait for fsync, so they run on `log-background`.
     """
     return [
         Task(
@@ -140,7 +140,7 @@ def housekeeping_tasks(config: BrokerConfig, logs: LogManager, clock: Clock) -> 
 
 
 def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
-    """What the cleaner obeys."""
+    """The cleaner's settings, from those of the broker."""
     load = config.log_cleaner_io_buffer_load_factor
     rate = config.log_cleaner_io_max_bytes_per_second
     return CleanerSettings(
@@ -156,7 +156,7 @@ def make_cleaner(current: Callable[[], BrokerConfig], logs: LogManager, ports: P
     """Make the cleaner of a broker; it does nothing before its `start`.
 
     Args:
-        current: the settings as they are now.
+        current: returns the present settings.
         logs: of the broker.
         ports: of the process.
     """

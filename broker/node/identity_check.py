@@ -1,9 +1,9 @@
-"""Whether somebody else is this controller already, by what the others say.
+"""Finds another process that runs under this controller's identity, by the leader's description.
 
 Two nodes under one id count as one voter: what a majority has committed may then be on too few
-disks. A copied directory votes twice. Only the leader knows who fetches, so its description of the
-quorum is looked at again and again: an entry that bears our id or our directory, and whose time of
-the last Fetch moves on, is a live one. Pure; `process.identity_watch` does the asking.
+disks. A copied directory votes twice. Only the leader has a list of replicas that fetch, so its
+description of the quorum is polled. An entry with this node's id or directory whose last Fetch
+advances is alive. Pure; `process.identity_watch` polls.
 
 DIFFERS: Kafka lets both take part.
 """
@@ -17,20 +17,20 @@ from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.raft.voters import ReplicaKey
 
 ALIVE_AFTER: Final = 2
-"""So many times must an entry move on: the last request of a dead process may come late."""
+"""Advances of an entry that prove it alive: the last request of a dead process may come late."""
 SAME_FETCH_MS: Final = 20
 """Times this close are those of one Fetch.
 
-A leader reckons them again, by two clocks, each time.
+A leader computes them again for each description, by two clocks.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this node is.
+    """The identity of this node.
 
     Attributes:
-        place: of its `meta.properties`, for messages.
+        place: path of its `meta.properties`, for messages.
         may_vote: it is a controller.
     """
 
@@ -42,7 +42,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class SeenReplica:
-    """A replica by the leader's description.
+    """A replica in the leader's description.
 
     Attributes:
         last_fetch_ms: the leader's wall clock; -1 never.
@@ -58,7 +58,7 @@ class LeaderView:
     """One description of the quorum by its leader.
 
     Attributes:
-        leader_address: where it answered, for messages.
+        leader_address: of its answer, for messages.
         now_ms: the leader's wall clock.
     """
 
@@ -76,15 +76,15 @@ class LeaderView:
 
 @dataclass(slots=True)
 class Doubts:
-    """What polls have shown so far.
+    """The result of the polls so far.
 
     Attributes:
-        me: this node.
-        recent_ms: a replica that has not fetched for so long is taken for dead.
-        takes_part: this node fetches itself: its own key is no other's.
-        problem: why this node must end; None as far as is known.
-        is_open: the last poll left a doubt, another may settle it.
-        is_listed: the last poll named this very replica.
+        me: This node.
+        recent_ms: A replica without a Fetch for so long counts as dead.
+        takes_part: This node fetches itself: an entry with its own key is its own.
+        problem: Why this node must end; None so far.
+        is_open: The last poll left a doubt, which another may settle.
+        is_listed: The last poll named this very replica.
     """
 
     me: Identity
@@ -98,7 +98,7 @@ class Doubts:
     _signs: dict[ReplicaKey, int] = field(default_factory=dict)
 
     def take(self, view: LeaderView) -> None:
-        """Validate one more description."""
+        """Take one more description; sets `problem`, `is_open` and `is_listed`."""
         if (view.leader_id, view.epoch) != self._leader:
             self._leader = (view.leader_id, view.epoch)
             self._before.clear()
@@ -116,7 +116,7 @@ class Doubts:
             self.is_open = False
 
     def _voters_id(self, view: LeaderView) -> str:
-        # What this broker has fetched would count as if that voter had it on its disk.
+        # Records that this broker has fetched would count as if that voter had them on its disk.
         return (
             f"node.id={self.me.key.id} ({self.me.place}) is only a broker, but {view.leader} has a "
             f"voter of that id. Give this broker another id, or run it with "
@@ -126,7 +126,7 @@ class Doubts:
     def _is_rival(self, one: SeenReplica, *, am_voter: bool) -> bool:
         me, other = self.me.key, one.key
         if other.directory_id == ZERO_UUID:
-            return False  # of a version that does not say; it may be this one
+            return False  # of a version without directory ids; it may be this node
         if other == me:
             return not self.takes_part
         if other.id != me.id and other.directory_id != me.directory_id:
@@ -172,12 +172,12 @@ class Doubts:
 
 
 def other_voters(me: Identity, voters: Collection[int], view: LeaderView) -> str | None:
-    """Why the leader's voters are not those of `controller.quorum.voters` here; None: they are.
+    """Why the leader's voters differ from `controller.quorum.voters` here; None: they do not.
 
     Args:
         me: this node.
         voters: ids of the setting; empty: it is not set.
-        view: what the leader says.
+        view: the leader's description.
     """
     theirs = sorted(one.key.id for one in view.replicas if one.is_voter)
     if not voters or sorted(voters) == theirs:
@@ -192,12 +192,13 @@ def other_voters(me: Identity, voters: Collection[int], view: LeaderView) -> str
 def other_cluster(me: Identity, clusters: Mapping[str, str], needed: int) -> str | None:
     """Why this node belongs to another cluster than the controllers that it asked.
 
-    One among several that is of another cluster is that one's fault, and must not end us.
+    A single controller of another cluster among several is wrong itself, and must not end this
+    node.
 
     Args:
         me: this node.
-        clusters: the cluster id that each of the other controllers named, by its address.
-        needed: so many must be of another cluster.
+        clusters: the cluster id that each of the other controllers answered, by its address.
+        needed: number of them that must be of another cluster.
 
     Returns:
         None: it belongs to theirs, or too few have answered.

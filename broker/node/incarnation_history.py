@@ -1,17 +1,18 @@
-"""Which lives of this broker a log directory has seen: an old copy of a directory is found by it.
+"""The incarnations of this broker that a log directory has seen; an old copy is found by them.
 
-Every start makes an incarnation id and registers under it. Before that it writes the id into
-`tidemark-lives` of every working log directory, beside the one that the metadata hold. So a
-directory that took part in the last registration names its id. One that does not was put back from
-an older copy, or belongs to a copy of the metadata that is older than it.
+Each start makes an incarnation id and registers under it. Before that it writes the id into
+`tidemark-lives` of each working log directory, beside the id in the metadata. So a directory that
+took part in the last registration has its id. A directory without it was put back from an older
+copy, or belongs to an older copy of the metadata.
 
     tidemark-lives 1
     Zm9vYmFyYmF6cXV4MTIzNA 4711
     crc 0a1b2c3d
 
-Behind each id stands the end of the metadata log when it was written: a directory that was written
+Behind each id stands the end of the metadata log when it was written. A directory that was written
 at a later offset than the metadata log has proves that the metadata log is the older one.
-A copy of all directories taken at one moment, and one taken within an incarnation, cannot be told.
+Two kinds of copies are not found: one of all directories taken at the same moment, and one taken
+within an incarnation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ class Incarnation(NamedTuple):
 
     Attributes:
         incarnation_id: registered under, or about to be.
-        metadata_end: end offset (exclusive) of the metadata log when it was written.
+        metadata_end: end offset (exclusive) of the metadata log when the id was written.
     """
 
     incarnation_id: bytes
@@ -67,9 +68,9 @@ def parse_incarnations(data: bytes) -> list[Incarnation]:
 
 
 def read_incarnations(disk: Disk, directory: Path) -> list[Incarnation]:
-    """Read the incarnations of a directory.
+    """Read the incarnations of a directory, oldest first.
 
-    None if the file is missing or damaged, which proves nothing.
+    Empty if the file is missing or damaged, which proves nothing.
 
     Raises:
         OSError: the disk failed.
@@ -83,12 +84,12 @@ def read_incarnations(disk: Disk, directory: Path) -> list[Incarnation]:
 def next_incarnations(
     found: Sequence[Incarnation], present: bytes | None, new: Incarnation
 ) -> list[Incarnation]:
-    """What to write before registering.
+    """Return the incarnations to write before registering.
 
     Args:
-        found: what the directory says.
-        present: the incarnation id in the metadata, None if this broker was never registered. Only
-            what came before it goes: a later one may be registered still.
+        found: of the directory.
+        present: The incarnation id in the metadata, None if this broker was never registered. Only
+            earlier ones are left out: a later one may be registered still.
         new: about to be registered.
     """
     ids = [incarnation.incarnation_id for incarnation in found]
@@ -103,10 +104,10 @@ def next_incarnations(
 
 @dataclass(frozen=True, slots=True)
 class IncarnationsVerdict:
-    """What the incarnations of the directories say.
+    """The result of comparing the directories with the metadata.
 
     Attributes:
-        old: directories of another time, and why, for people.
+        old: directories of another time, each with the reason, for people.
         metadata_is_old: why the metadata directory is the one of another time; empty if it is not.
     """
 
@@ -122,17 +123,17 @@ def check_incarnations(
     metadata_path: Path,
     ids: Mapping[Path, str],
 ) -> IncarnationsVerdict:
-    """Compare what directories say with the metadata.
+    """Compare the incarnations in the directories with the metadata.
 
     Args:
-        lives: of each working directory. The metadata directory, if it is one of them, is of the
-            time of its metadata log whatever it says.
-        expected: incarnation id of the last incarnation that worked with each that the metadata
-            know.
-        metadata_end: end offset (exclusive) of the metadata log as it was found: every start as
-            controller writes to it, so after some refused ones an old copy would look newer.
-        metadata_path: where the metadata log lies.
-        ids: directory id of each, as text.
+        lives: Of each working directory. The metadata directory, if it is one of them, is of the
+            time of its metadata log in any case.
+        expected: Id of the last incarnation that worked with each directory, where the metadata
+            have it.
+        metadata_end: End offset (exclusive) of the metadata log as it was found. Each start as
+            controller writes to it, so after some refused starts an old copy would look newer.
+        metadata_path: Directory of the metadata log.
+        ids: Directory id of each, as text.
     """
     for path, found in lives.items():
         later = [incarnation for incarnation in found if incarnation.metadata_end > metadata_end]

@@ -1,8 +1,8 @@
-"""Whether this broker is a member of its cluster, by its own image of the metadata.
+"""Watches, by this broker's own image, that it is a member of its cluster.
 
-A broker that is fenced or whose registration is gone serves nobody, whatever else is well. It sees
-that here, comes back by itself, and is unhealthy while it does not. A registration under its id by
-another incarnation ends it: two processes of one id must not both continue.
+A broker that is fenced or unregistered gets no clients, even if all else is well. It detects that
+here, comes back by itself, and is unhealthy until it has. A registration under its id by another
+incarnation ends it: two processes of one id must not both continue.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ RETRY_MS: Final = 500
 
 
 class Membership(Enum):
-    """How one incarnation of a broker stands in an image."""
+    """The state of one incarnation of a broker in an image."""
 
     ACTIVE = "active"
     FENCED = "fenced"
@@ -37,7 +37,7 @@ class Membership(Enum):
 
 
 def membership(image: MetadataImage, node_id: int, incarnation_id: bytes) -> Membership:
-    """How the incarnation `incarnation_id` of broker `node_id` stands, once it has registered."""
+    """The state of incarnation `incarnation_id` of broker `node_id`, once it has registered."""
     broker = image.brokers.get(node_id)
     if broker is None:
         return Membership.ABSENT
@@ -48,14 +48,14 @@ def membership(image: MetadataImage, node_id: int, incarnation_id: bytes) -> Mem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipPorts:
-    """What a watch stands on.
+    """The parts that a watch uses.
 
     Attributes:
-        register: registers this incarnation again.
-        unfence: has it serve again; does not wait.
-        waits_for: why what the image says may be old: no active controller is known, or not all
-            that is committed is applied.
-        on_end: told once, that another process has this id.
+        register: Registers this incarnation again.
+        unfence: Has it unfenced; does not wait.
+        waits_for: Why the image may be old: no active controller is known, or not all that is
+            committed is applied.
+        on_end: Called once, when another process has registered under this id.
     """
 
     register: Callable[[], Awaitable[object]]
@@ -67,10 +67,10 @@ class MembershipPorts:
 
 
 class MembershipWatch:
-    """Sees each image from `begin` to `end`."""
+    """Checks each image from `begin` to `end`; use it from the event loop's thread only."""
 
     def __init__(self, node_id: int, incarnation_id: bytes, ports: MembershipPorts) -> None:
-        """Nothing is watched yet."""
+        """Watch nothing yet."""
         self._node_id, self._incarnation_id, self._ports = node_id, incarnation_id, ports
         self._state = Membership.ACTIVE
         self._lost_ms: int | None = None
@@ -78,19 +78,19 @@ class MembershipWatch:
         self._coming_back: asyncio.Task[None] | None = None
 
     def begin(self, image: MetadataImage) -> None:
-        """Watch: this broker serves from now on, and means to."""
+        """Begin to watch: this broker serves from now on, and is to stay a member."""
         self._is_on = True
         self.see(image)
 
     async def end(self) -> None:
-        """Watch no more: the broker stops."""
+        """Stop watching: the broker stops."""
         self._is_on = False
         if self._coming_back is not None:
             self._coming_back.cancel()
             await asyncio.wait({self._coming_back})
 
     def see(self, image: MetadataImage) -> None:
-        """Look at a new image."""
+        """Take a new image."""
         if not self._is_on:
             return
         before, self._state = self._state, membership(image, self._node_id, self._incarnation_id)

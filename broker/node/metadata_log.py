@@ -1,4 +1,4 @@
-"""Opens the metadata log of this node with the settings of its configuration."""
+"""Opens the metadata log of this node with the settings of the broker."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ from runtime.ports import Ports
 
 
 def metadata_log_config(config: BrokerConfig) -> MetadataLogConfig:
-    """The metadata log's settings out of the broker's."""
+    """The settings of the metadata log, from those of the broker."""
     return MetadataLogConfig(
         segment_bytes=config.metadata_log_segment_bytes,
         segment_ms=config.metadata_log_segment_ms,
@@ -83,7 +83,7 @@ def open_metadata_node(
 
 
 def _refuse_former_controller(config: BrokerConfig, disk: Disk) -> None:
-    """With its old configuration the node would lead alone: two incarnations of one broker."""
+    """Refuse a controller whose votes were split off: it would lead alone, a second cluster."""
     set_aside = config.metadata_log_dir / SET_ASIDE_DIRECTORY
     if config.is_controller and disk.exists(set_aside):
         raise QuorumConfigError(

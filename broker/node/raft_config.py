@@ -1,4 +1,4 @@
-"""The quorum's settings out of the broker's."""
+"""The settings of the metadata quorum, from those of the broker."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _ANY_HOST: Final = frozenset({"", "0.0.0.0", "::"})
 
 
 def quorum_settings(config: BrokerConfig) -> QuorumSettings:
-    """What the configuration says of the quorum."""
+    """The controllers of the quorum, from the configuration."""
     return QuorumSettings(
         is_controller=config.is_controller,
         static_voters=tuple(
@@ -28,8 +28,8 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
 def raft_config(config: BrokerConfig) -> RaftConfig:
     """The settings of the Raft core, without addresses.
 
-    Kafka allows 0 for the timeouts, which would be due at once and for ever: 1 ms is the least
-    here.
+    Kafka allows 0 for the timeouts, which would expire at once and without end: the minimum here is
+    1 ms.
     """
     return RaftConfig(
         can_vote=config.is_controller,
@@ -47,10 +47,10 @@ def raft_config(config: BrokerConfig) -> RaftConfig:
 
 
 def own_endpoints(config: BrokerConfig) -> tuple[VoterEndpoint, ...]:
-    """Where this controller listens, by its own settings; empty where these leave it open.
+    """The addresses of this controller from its own settings; empty where these leave one open.
 
-    DIFFERS: where no host is given, Kafka says the machine's own name in place of what the voters
-    of the metadata log or of the setting say, which others may not be able to resolve.
+    DIFFERS: without a host Kafka uses the machine's own name, which other nodes may not be able to
+    resolve. Here the address in the metadata log or in `controller.quorum.voters` stays.
     """
     advertised = {text.partition("://")[0]: text for text in _advertised(config)}
     found = []
@@ -66,12 +66,12 @@ def own_endpoints(config: BrokerConfig) -> tuple[VoterEndpoint, ...]:
 
 
 def fetch_timeout_ms(config: BrokerConfig) -> int:
-    """After how long without its leader's answers a follower looks for another."""
+    """Time without an answer of its leader after which a follower looks for another."""
     return max(_number(config, "fetch.timeout.ms"), 1)
 
 
 def append_linger_ms(config: BrokerConfig) -> int:
-    """How long decisions of the active controller are gathered before they are written."""
+    """Time for which decisions of the active controller are collected before they are written."""
     return _number(config, "append.linger.ms")
 
 
@@ -82,13 +82,13 @@ def _number(config: BrokerConfig, name: str) -> int:
 
 
 def moved_voter(config: BrokerConfig, voters: VoterSet) -> str | None:
-    """Say that this node's address in `voters` is none that it has; None if all is well.
+    """Why this node's address in `voters` is none of its own; None if it is.
 
-    One that says its host, too, tells the leader where it is. Else a changed port changes nothing
-    in the log (kraft.version 1): the others, and tools, continue asking the old address, and a
-    leader that they cannot reach does not stay.
+    A controller with a configured host sends its address to the leader. Without it a changed port
+    changes nothing in the log (kraft.version 1). The other voters, and tools, continue to use the
+    old address. A leader that they cannot reach loses its leadership.
 
-    Ports alone are compared: a host has many names.
+    Only ports are compared: a host has many names.
     """
     voter = voters.get(config.node_id)
     if voter is None or not voter.endpoints or config.has_static_voters or own_endpoints(config):
@@ -107,7 +107,7 @@ def moved_voter(config: BrokerConfig, voters: VoterSet) -> str | None:
 
 
 def _advertised(config: BrokerConfig) -> list[str]:
-    """`NAME://host:port` of each controllers' listener in `advertised.listeners`."""
+    """`NAME://host:port` of each controller listener in `advertised.listeners`."""
     given = config.layers.merged().get("advertised.listeners", "").split(",")
     names = config.controller_listener_names
     return [text.strip() for text in given if text.strip().partition("://")[0] in names]

@@ -1,4 +1,4 @@
-"""What a start or a stop does beside the event loop, with the health pages still answering."""
+"""Jobs of a start or a stop that run beside the event loop, while health pages are served."""
 
 import asyncio
 import contextlib
@@ -18,15 +18,15 @@ LOG_EVERY_MS: Final = 10_000
 
 
 class Count:
-    """How far a job is that takes one thing after the other; read by the loop."""
+    """The progress of a job with countable steps; the event loop reads it."""
 
     def __init__(self, total: int, what: str, clock: Clock) -> None:
-        """Begin at 0 of `total`; `what` says what is counted, as in "3 of 7 logs are closed"."""
+        """Begin at 0 of `total`; `what` completes the text, as in "3 of 7 logs are closed"."""
         self._done, self._total, self._what, self._clock = 0, total, what, clock
         self._logged_ms = clock.monotonic_ms()
 
     def one_more(self) -> None:
-        """One more is done; from time to time a line in the log says how many are."""
+        """Count one step; logs the progress every `LOG_EVERY_MS`."""
         self._done += 1
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._logged_ms >= LOG_EVERY_MS:
@@ -34,12 +34,12 @@ class Count:
             log.info("%s", self.text())
 
     def text(self) -> str:
-        """For people."""
+        """The progress, for people."""
         return f"{self._done} of {self._total} {self._what}"
 
 
 class StopMark:
-    """Tells a job on a pool thread that it is to end."""
+    """A flag that asks a job on a pool thread to end."""
 
     def __init__(self) -> None:
         self._is_stopped = False
@@ -49,27 +49,27 @@ class StopMark:
         self._is_stopped = True
 
     def check(self) -> None:
-        """Raise where the job is to end.
+        """Raise if the job is to end.
 
         Raises:
-            LoadStopped: it is.
+            LoadStopped: `stop` was called.
         """
         if self._is_stopped:
             raise LoadStopped("the start was stopped")
 
 
 async def beside_the_loop(pool: Pool, job: Callable[[], T], *, stop: Callable[[], object]) -> T:
-    """The result of a job; whoever cancels this gets the end of the job first.
+    """Run a job on a pool thread; a cancelled caller waits for the job's end.
 
-    What is undone after a start that was stopped may so be what the job worked with.
+    So a stopped start may undo things that the job has used.
 
     Args:
         pool: runs it.
         job: ends soon after `stop`, with LoadStopped or with its result.
-        stop: called on the loop where the caller is cancelled.
+        stop: called on the event loop where the caller is cancelled.
 
     Raises:
-        Exception: what the job raised.
+        Exception: from the job.
     """
     running = asyncio.ensure_future(pool.run(job))
     try:

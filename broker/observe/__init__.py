@@ -1,1 +1,1 @@
-"""What operators and machines look at: health, metrics, over HTTP."""
+"""Health and metrics over HTTP, for operators and monitoring."""

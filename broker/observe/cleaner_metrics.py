@@ -1,4 +1,4 @@
-"""What is told of the log cleaner, under Kafka's names."""
+"""Metrics of the log cleaner, under Kafka's names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ _MANAGER = "kafka_log_LogCleanerManager_"
 def register_cleaner_metrics(
     metrics: Registry, cleaner: LogCleaner, logs: LogManager, clock: Clock
 ) -> None:
-    """How passes go, and what is not cleaned."""
+    """Register the gauges of passes and of partitions that are not cleaned."""
     facts = cleaner.facts
     gauges: dict[str, tuple[str, Callable[[], float]]] = {
         f"{_CLEANER}cleaner_recopy_percent": (

@@ -1,4 +1,4 @@
-"""Numbers about the cluster, as this node knows it; see `metrics`."""
+"""Metrics of the cluster by this node's image; computed at a scrape, see `metrics`."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -14,10 +14,10 @@ from runtime.metrics import Registry
 def register_metadata_metrics(
     metrics: Registry, image: Callable[[], MetadataImage], node: MetadataNode
 ) -> None:
-    """The controller's view of the cluster."""
+    """Register the controller's gauges of topics, partitions and brokers."""
     controller = "kafka_controller_KafkaController_"
     tally: Tally[TopicImage] = Tally(_by_place)
-    tally.of(image().topics_by_id)  # all of them once; later only what changed
+    tally.of(image().topics_by_id)  # all topics once; later only changed ones
     gauges: dict[str, tuple[str, Callable[[], float]]] = {
         f"{controller}GlobalTopicCount": (
             "Topics of the cluster.",
@@ -69,7 +69,7 @@ def register_metadata_metrics(
 
 
 class _Place(NamedTuple):
-    """A partition's leader (-1 for none), the leader's log directory, whether it is the first."""
+    """A partition's leader (-1: none), the leader's log directory, whether it is the first one."""
 
     leader: int
     directory_id: bytes

@@ -1,9 +1,9 @@
-"""How far consumer groups are behind, by group, topic and partition, for the page of metrics.
+"""The lag of consumer groups, by group, topic and partition, for the page of metrics.
 
 Only the coordinator of a group reports it: sums over all brokers count nothing twice. Kafka's
 brokers have no such metric; the names are those of its exporters (`kafka_consumergroup_lag`).
 
-However many offsets are committed, the page gets `SHOWN_MAX` partitions of groups and as many
+With any number of committed offsets, the page gets `SHOWN_MAX` partitions of groups and as many
 groups: those with the greatest lag. The sum of a group is over all its offsets.
 """
 
@@ -19,21 +19,21 @@ from runtime.work import Pace, Steps
 
 SHOWN_MAX: Final = 500
 FRESH_MS: Final = 1_000
-"""So long the metrics show one look: those of a page are of the same."""
+"""The metrics show one look for this long, so that all those of a page are of the same."""
 
 _NAME: Final = "tidemark_consumergroup_lag"
 
 Lags = Mapping[tuple[str, ...], int]
-"""Records that are committed and not read, never negative, by labels."""
+"""Committed records that a group has not read, never negative, by labels."""
 
 
 class LagsSeen(NamedTuple):
-    """What a look has found.
+    """The result of a look.
 
     Attributes:
         by_partition: by group, topic and partition.
-        by_group: over all partitions of which it is known.
-        excluded: what is not in these, by kind.
+        by_group: over all partitions with a known lag.
+        excluded: how many are not in these, by kind.
         unknown: committed offsets of partitions whose end is not known here.
     """
 
@@ -44,7 +44,7 @@ class LagsSeen(NamedTuple):
 
 
 class _Greatest:
-    """Keeps the greatest of all lags that it is given; of equal labels the greater one."""
+    """Keeps the greatest of the given lags; of equal labels the greater one."""
 
     def __init__(self) -> None:
         self._kept: list[tuple[tuple[str, ...], int]] = []
@@ -64,7 +64,7 @@ class _Greatest:
 
 
 def look(source: Source) -> Steps[LagsSeen]:
-    """Walk all committed offsets; names are cut and made printable as on the page at `/`."""
+    """Read all committed offsets; names are cut and made printable as on the page at `/`."""
     pace, partitions, groups = Pace(), _Greatest(), _Greatest()
     sums: dict[str, int] = {}
     unknown = 0
@@ -89,14 +89,14 @@ def look(source: Source) -> Steps[LagsSeen]:
 
 
 class ConsumerLag:
-    """Looks when the page of metrics is made, in slices."""
+    """Reads the lags when the page of metrics is made, in slices."""
 
     def __init__(self, source: Source, clock: Clock) -> None:
         self._source, self._clock = source, clock
         self._seen: tuple[int, LagsSeen] | None = None
 
     def register(self, metrics: Registry) -> None:
-        """Show what is found."""
+        """Register the gauges."""
         of: dict[str, tuple[str, tuple[str, ...], Callable[[LagsSeen], Lags]]] = {
             "": (
                 f"Records of a partition that a group has not read: the {SHOWN_MAX} greatest",

@@ -1,8 +1,8 @@
 """A very small HTTP server, for pages that machines poll and for commands.
 
-One request a connection, with small limits in size and time. It knows nothing of what it serves:
-one function takes each request and returns an `HttpAnswer`, at once or, where it takes long to
-make, as an awaitable. `pages` makes such a function of fixed paths that are only read.
+One request a connection, with small limits in size and time. One function takes each request and
+returns an `HttpAnswer`, at once or, where it takes long to make, as an awaitable. `pages` makes
+such a function from fixed read-only paths.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 class HttpAnswer:
     """Status, kind and bytes of one answer; `more` follows the body, piece by piece.
 
-    `headers` are beside those that every answer has; their names and values are ours.
+    `headers` are added to those of each answer. They are not escaped: no client's text goes in.
     """
 
     status: int
@@ -60,9 +60,9 @@ class HttpRequest:
 
     Attributes:
         method: GET and so on, as it was sent.
-        path: without what stands behind a question mark.
-        headers: by name in lower case; of a repeated one the last.
-        body: empty where the server takes none.
+        path: Without the query after a question mark.
+        headers: By name in lower case; of a repeated one the last.
+        body: Empty where the server takes none.
     """
 
     method: str
@@ -79,15 +79,14 @@ class HttpLimits:
     """Bounds of one server.
 
     Attributes:
-        body_bytes: largest body; 0: bodies are not read.
-        head_s: time for the head of a request to arrive.
-        body_s: time for its body, after that.
-        answer_s: time to make and send an answer.
-        connections: at a time. A further one takes the place of the oldest that waits for its
-            peer, to send the rest of a request or to read the answer; only where there is none it
-            is closed itself.
-        connections_per_ip: of one address, so that others find places. A further one takes the
-            place of the oldest of its address in the same way.
+        body_bytes: Largest body; 0: bodies are not read.
+        head_s: Time for the head of a request to arrive.
+        body_s: Time for its body, after that.
+        answer_s: Time to make and send an answer.
+        connections: At a time. A further one replaces the oldest that waits for its peer, to send
+            the rest of a request or to read the answer. Without such a one it is closed itself.
+        connections_per_ip: Of one address, so that others find places. A further one replaces the
+            oldest of its address in the same way.
     """
 
     body_bytes: int = 0
@@ -99,7 +98,7 @@ class HttpLimits:
 
 
 class _BadRequest(Exception):
-    """It cannot be read; the answer says why."""
+    """A request that cannot be read, with its answer."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -107,7 +106,7 @@ class _BadRequest(Exception):
 
 
 class HttpServer:
-    """Listens on one address and answers every request with one function."""
+    """Listens on one address and answers each request with one function."""
 
     def __init__(
         self, host: str, port: int, respond: Respond, limits: HttpLimits | None = None
@@ -116,12 +115,12 @@ class HttpServer:
         self._host, self._port = host, port
         self._respond, self._limits = respond, limits or HttpLimits()
         self._server: asyncio.Server | None = None
-        self._serving: dict[asyncio.Task[object], str] = {}  # and its address
+        self._serving: dict[asyncio.Task[object], str] = {}  # with its address
         self._waiting: dict[asyncio.Task[object], str] = {}  # the oldest first
 
     @property
     def port(self) -> int:
-        """The port that is listened on, once started."""
+        """The bound port, once started."""
         assert self._server is not None, "not started"
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -159,12 +158,12 @@ class HttpServer:
             log.debug("an HTTP client is left: others need its place, or the broker stops")
         finally:
             self._serving.pop(task, None)
-            # What was not read by now is dropped: `close` would keep the descriptor until it is.
+            # Unsent bytes are dropped: `close` would keep the descriptor until they are read.
             writer.transport.abort()
 
     @contextmanager
     def _gives_way(self, address: str) -> Iterator[None]:
-        """While it waits for its peer, a connection can be ended for a newcomer."""
+        """Let a newcomer end this connection while it waits for its peer."""
         task = asyncio.current_task()
         assert task is not None
         self._waiting[task] = address
@@ -174,7 +173,7 @@ class HttpServer:
             self._waiting.pop(task, None)
 
     def _has_room(self, address: str) -> bool:
-        """Whether there is a place for one more, made by ending one that waits for its peer."""
+        """Whether there is a place for one more; ends one that waits for its peer if it must."""
         if list(self._serving.values()).count(address) >= self._limits.connections_per_ip:
             own = (task for task, one in self._waiting.items() if one == address)
             oldest = next(own, None)

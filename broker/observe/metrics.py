@@ -1,7 +1,7 @@
-"""Numbers about the broker's logs and partitions.
+"""Metrics of the broker's logs and partitions.
 
-All of them are asked for when somebody looks, so they cost nothing between two scrapes. Names are
-those of Kafka's JMX beans as the JMX exporter writes them.
+All of them are computed at a scrape, so they cost nothing between two scrapes. Names are those of
+Kafka's JMX beans as the JMX exporter writes them.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from runtime.metrics import GaugeFn, Labelled, Registry
 def register_replica_metrics(
     metrics: Registry, replicas: ReplicaManager, executors: Executors
 ) -> None:
-    """The logs of this broker, and what waits for their disks."""
+    """Register the gauges of logs, disks and waiting requests."""
     _register_logs(metrics, replicas)
     _register_disks(metrics, replicas, executors)
     _register_waits(metrics, replicas)
@@ -100,10 +100,10 @@ def _per_partition(replicas: ReplicaManager, fact: Callable[[Partition], float])
 
 
 class OtherProcess(Protocol):
-    """A process of ours that counts, too."""
+    """Another process of this broker with metrics."""
 
     async def page(self) -> Sequence[bytes]:
-        """Its newest page in pieces; it does not take long. No name on it is on ours."""
+        """Its newest page in pieces, soon; it has none of this process's metric names."""
         ...
 
 
@@ -111,7 +111,7 @@ class MetricsPage:
     """Answers scrapes; those that come while a page is being made share it.
 
     Attributes:
-        others: processes whose pages follow ours.
+        others: processes whose pages follow this one's.
     """
 
     def __init__(self, metrics: Registry) -> None:
@@ -120,10 +120,10 @@ class MetricsPage:
         self.others: list[OtherProcess] = []
 
     async def answer(self) -> HttpAnswer:
-        """The page; the loop does other things while it is made."""
+        """The page; the event loop runs other work while it is made."""
         if self._making is None:
             self._making = asyncio.create_task(self._make())
-        # Shielded: others may wait for it when this scrape is cut.
+        # Shielded: other scrapes may wait for it when this one is cancelled.
         return await asyncio.shield(self._making)
 
     async def _make(self) -> HttpAnswer:

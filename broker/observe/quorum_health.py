@@ -1,4 +1,4 @@
-"""What a controller's pages say of its quorum: is there a leader, and how far are we?"""
+"""The quorum on a controller's health pages: whether it has a leader, and how far this node is."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,18 +10,18 @@ _FETCH_TIMEOUTS: Final = 2
 
 
 class QuorumHealth:
-    """Red after two fetch timeouts without a leader; ready once all that is committed is applied.
+    """Unhealthy after two fetch timeouts without a leader; ready once all is applied.
 
-    A leader that is known and does not answer is none: who loses an election follows the one that
-    it knew again. Somebody calls `look` from time to time, more often than every two fetch
-    timeouts, so that an absence is noticed also while nobody asks for the pages.
+    A known leader that does not answer counts as none: a loser of an election follows its old
+    leader again. The process calls `look` more often than every two fetch timeouts, so that an
+    absence is detected without requests for the pages.
     """
 
     def __init__(self, quorum: MetadataNode, *, fetch_timeout_ms: int, now_ms: int) -> None:
         """Begin without a leader.
 
         Args:
-            quorum: whom to look at.
+            quorum: the node to watch.
             fetch_timeout_ms: `controller.quorum.fetch.timeout.ms`.
             now_ms: monotonic.
         """
@@ -31,7 +31,7 @@ class QuorumHealth:
         self._seen = (-1, -1)
 
     def look(self, now_ms: int) -> None:
-        """Note whether there is a leader."""
+        """Note the present leader, if there is one."""
         view = self._quorum.describe()
         if view.leader_id >= 0 and (view.epoch, view.leader_id) != self._seen:
             self._seen, self._seen_ms = (view.epoch, view.leader_id), now_ms
@@ -48,7 +48,7 @@ class QuorumHealth:
         return (HealthReason.NO_QUORUM.line(ms=absent_ms, epoch=view.epoch, last=last),)
 
     def waits_for(self, now_ms: int) -> Sequence[str]:
-        """Why the node is not ready."""
+        """Why the node is not ready; empty if it is."""
         view = self._quorum.describe()
         if view.leader_id < 0 or self.problems(now_ms):
             return ("no leader of the metadata quorum is known",)

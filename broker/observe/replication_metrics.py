@@ -1,6 +1,6 @@
-"""Numbers and health of the partitions led here, under Kafka's names.
+"""Metrics and health of the partitions led here, under Kafka's names.
 
-Only what this broker leads counts, as in Kafka: each partition is counted once in a cluster.
+Only led partitions count, as in Kafka: each partition is counted once in a cluster.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,7 +19,7 @@ _NAMED_MAX: Final = 3
 
 
 def register_leading(metrics: Registry, health: Health, leading: Leading[Leader]) -> None:
-    """Count, and say which partitions lack replicas: yellow; or cannot be written by all: red."""
+    """Register the counts; missing replicas are `yellow`, too few for acks=all are `red`."""
     lacking = leading.lacking
     counts: dict[str, tuple[str, Lack]] = {
         "UnderReplicatedPartitions": (

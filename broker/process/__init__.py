@@ -1,1 +1,1 @@
-"""What processes of both kinds, brokers and controllers, are put together from."""
+"""The parts from which processes of both kinds, brokers and controllers, are put together."""

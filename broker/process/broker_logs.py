@@ -40,10 +40,10 @@ log = logging.getLogger(__name__)
 
 
 class RemovalsRead:
-    """Which topics were removed, by the records that a start reads before it hosts partitions."""
+    """The removed topics in the records that a start reads before it hosts partitions."""
 
     def __init__(self, node: MetadataNode) -> None:
-        """Read on from what the node has replayed."""
+        """Begin with those that the node has replayed; later ones come as deltas."""
         self._topic_ids = set(node.first_removed)
         self._are_opened = self._is_over = False
         node.subscribe(self._see)
@@ -57,27 +57,28 @@ class RemovalsRead:
     def take(self) -> frozenset[bytes]:
         """Topic ids that were read since the last call.
 
-        From the first call on logs are opened by an image: then also topics of it that are gone,
-        as of a broker that serves.
+        From the first call on, logs are opened by an image. Then deleted topics of that image
+        count too, as on a broker that serves.
         """
         taken, self._topic_ids = frozenset(self._topic_ids), set()
         self._are_opened = True
         return taken
 
     def end(self) -> None:
-        """From here on a removed topic is taken away as it goes."""
+        """Collect no more: from here on the replica manager removes them."""
         self._is_over = True
 
 
 class BrokerLogs:
-    """Opens and closes them beside the event loop.
+    """Opens and closes the logs, on pool threads.
 
     Attributes:
-        manager: of the logs, opened or not.
-        incarnation_id: of this incarnation of the broker, named in every directory before it
+        manager: Of the logs, opened or not.
+        incarnation_id: Of this incarnation of the broker, named in each directory before it
             registers.
-        is_missing_some: a log directory that this broker had is not there or does not work.
-        aside: what this start has renamed away, because the metadata have no such partition.
+        is_missing_some: A log directory that this broker had is missing or does not work.
+        aside: Directories that this start has put aside, because the metadata have no such
+            partition.
     """
 
     def __init__(
@@ -88,13 +89,13 @@ class BrokerLogs:
         health: Health,
         pool: Pool,
     ) -> None:
-        """Nothing is read before `open`.
+        """Read nothing before `open`.
 
         Args:
             live: the broker's settings.
             directories: locked and checked; those that are offline stay so.
             ports: of the process.
-            health: says how far a start or a stop is.
+            health: shows the progress of a start or a stop.
             pool: waits for the threads that open logs.
         """
         config = live.current
@@ -116,11 +117,11 @@ class BrokerLogs:
     async def open(
         self, image: MetadataImage, removed_topics: Container[bytes], *, is_missing_some: bool
     ) -> None:
-        """Open what the metadata want of what lies in the directories.
+        """Open the logs in the directories that the metadata assign to this broker.
 
-        Of `removed_topics` (ids) the removal was read: what is here of them is deleted.
+        Logs of `removed_topics` (ids) are deleted: their removal was read.
 
-        As in Kafka nothing is served before all of it is open; but the health pages answer, the
+        As in Kafka nothing is served before all logs are open. The health pages are served, the
         tier is held, and a signal ends the start.
 
         Raises:
@@ -152,7 +153,7 @@ class BrokerLogs:
         )
 
     async def _finished(self, run: LoadRun) -> Loaded:
-        """What `run` has opened."""
+        """The result of `run`, with its progress in health."""
 
         def stop() -> None:
             log.info("the start ends while logs are opened: done=%d of=%s", run.done, run.total)
@@ -165,7 +166,7 @@ class BrokerLogs:
             self._health.progress = lambda: ""
 
     def _settle(self, image: MetadataImage) -> None:
-        """Write what the directories must say before this incarnation begins; on a pool thread."""
+        """Write the files that this incarnation needs before it begins; on a pool thread."""
         self.manager.renew_checkpoints()
         for directory in self.manager.online_dirs():
             path = directory.path
@@ -176,9 +177,10 @@ class BrokerLogs:
                 self.manager.fail(directory, error)
 
     async def set_aside(self, removed_topics: Container[bytes]) -> None:
-        """Rename what is no partition of ours; whoever cancels this gets the end of it first.
+        """Put aside directories that are no partition of this broker.
 
-        Logs of `removed_topics` go, too: their removal was read while the logs were opened.
+        A cancelled caller waits for the end of it. Logs of `removed_topics` are deleted: their
+        removal was read while the logs were opened.
         """
         gone = [one for one in self.manager.all() if one.topic_id in removed_topics]
         removal = Removal()
@@ -194,10 +196,10 @@ class BrokerLogs:
         self.aside += await beside_the_loop(self._pool, work, stop=lambda: None)
 
     async def close(self, *, clean: bool, broker_epoch: int) -> None:
-        """Close all logs, and say how far it is.
+        """Close all logs, with the progress in health.
 
         Args:
-            clean: mark them as closed in good order.
+            clean: mark them as cleanly closed.
             broker_epoch: of the incarnation that ends.
         """
         count = Count(len(self.manager.all()), "logs are closed", self._ports.clock)
@@ -209,7 +211,7 @@ class BrokerLogs:
         )
 
     def file_failed(self, path: Path, error: OSError) -> None:
-        """A file could not be read while it was sent: its log fails, as at any other read."""
+        """Fail the log of a file that could not be read while it was sent, as any read would."""
         for one in self.manager.all():
             if one.directory == path.parent and not one.is_offline:
                 with contextlib.suppress(KafkaStorageError, LogClosed):
@@ -217,7 +219,7 @@ class BrokerLogs:
 
 
 def watch_disks(logs: LogManager, tier: RemoteTier | None, health: Health, ports: Ports) -> Task:
-    """Say when the disks will be full, in metrics and health; red while the tier is."""
+    """Forecast full disks in metrics and health; unhealthy only while the tier is."""
     forecast = DiskForecast(
         lambda: [directory.path for directory in logs.online_dirs()], ports.disk, ports.clock
     )

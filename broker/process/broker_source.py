@@ -1,4 +1,4 @@
-"""What the page shows of a broker: its replicas, groups and tier process, read in memory."""
+"""The page's source for a broker: its replicas, groups and tier process, read in memory."""
 
 from collections.abc import Iterator, Mapping
 
@@ -20,7 +20,7 @@ from rlm.link.messages import Loss
 
 
 class BrokerSource(NodeSource):
-    """A node that serves clients."""
+    """The part of the page that only a node with clients has."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class BrokerSource(NodeSource):
         self._replicas, self._groups, self._tier = replicas, groups, tier
 
     def partitions(self) -> Iterator[PartitionFacts]:
-        """See `Source`."""
+        """One entry a hosted or offline partition."""
         unhealthy = {} if self._tier is None else self._tier.unhealthy_partitions()
         hosted = self._replicas.partitions
         for tp, reason in list(self._replicas.offline.items()):
@@ -43,28 +43,28 @@ class BrokerSource(NodeSource):
             yield _partition(partition, unhealthy)
 
     def groups(self) -> Iterator[GroupFacts]:
-        """See `Source`."""
+        """One entry a group of the shards that are active here."""
         for shard in list(self._groups.shards.values()):
             if shard.stage is ShardStage.ACTIVE:
                 for found in shard.state.progress():
                     yield GroupFacts(*found)
 
     def committed(self) -> Iterator[CommittedFacts]:
-        """See `Source`."""
+        """One entry a committed offset of the shards that are active here."""
         for shard in list(self._groups.shards.values()):
             if shard.stage is ShardStage.ACTIVE:
                 for found in shard.state.committed():
                     yield CommittedFacts(*found)
 
     def committed_end(self, topic: str, partition: int) -> int:
-        """See `Source`."""
+        """High watermark (exclusive) of an in-sync replica here; -1 without one."""
         found = self._replicas.partitions.get(TopicPartition(topic, partition))
         if found is None or found.log.is_offline or found.node_id not in found.isr:
             return -1
         return found.high_watermark
 
     def tier(self) -> TierFacts | None:
-        """See `Source`."""
+        """The tier process; None where the broker has no tier."""
         if self._tier is None:
             return None
         state = self._tier.state()

@@ -1,4 +1,4 @@
-"""The remote tier of a broker: its process is started first, works last and is stopped first."""
+"""The remote tier of a broker: it starts before all other parts, works last and stops first."""
 
 import asyncio
 import logging
@@ -32,20 +32,20 @@ _ASK_AGAIN_MS: Final = 200
 
 
 class BrokerTier:
-    """See the module.
+    """The tier and its topic.
 
     Attributes:
-        tier: what the process answers and is told; None where the broker has no remote tier.
+        tier: the broker's side of the tier; None where the broker has no remote tier.
         waits_for: why the topic of the remote metadata is not made yet; empty: it is.
     """
 
     def __init__(
         self, config: BrokerConfig, directories: Directories, ports: Ports, spawn: Spawn
     ) -> None:
-        """Nothing runs before the tier's `start`.
+        """Start nothing before the tier's `start`.
 
         Args:
-            config: of the broker; says whether there is a tier.
+            config: of the broker; decides whether there is a tier.
             directories: locked and checked.
             ports: of the process.
             spawn: starts a tier process.
@@ -67,7 +67,7 @@ class BrokerTier:
             self.tier = RemoteTier(self._tier_config(config), ports, loop, spawn)
 
     def show(self, health: Health, metrics_page: MetricsPage) -> None:
-        """Let the pages of the process say how it is."""
+        """Add the tier to health and metrics of the process."""
         if (tier := self.tier) is not None:
             metrics_page.others.append(tier.metrics)
             health.checks["tier"] = lambda: self._problems(tier.state())
@@ -76,14 +76,14 @@ class BrokerTier:
             health.notes["tier"] = tier.validations.progress
 
     def _problems(self, state: TierState) -> Sequence[str]:
-        """What is unhealthy.
+        """The reasons of being unhealthy.
 
-        A tier that is well and waits for its topic is yellow, see `waits_for`.
+        A healthy tier that waits for its topic is `yellow`, see `waits_for`.
         """
         return () if self.waits_for and state.process == "configured" else state.reasons
 
     def show_registration(self, health: Health, node: MetadataNode) -> None:
-        """Say where the metadata lack what this broker said of its tier."""
+        """Add a warning to health while the metadata lack this broker's tier."""
         if self.tier is None:
             return
 
@@ -96,12 +96,12 @@ class BrokerTier:
         health.warnings["registration"] = unknown
 
     def before_install(self) -> None:
-        """A fetched snapshot is about to take the place of the metadata log, beside the loop."""
+        """Write the removed topics before a fetched snapshot replaces the log; on a pool thread."""
         if self.tier is not None:
             self.tier.removed_topics.keep()
 
     async def follow(self, node: MetadataNode) -> None:
-        """Note which tiered topics are removed, from before the node's start on.
+        """Note removed tiered topics, from before the node's start on.
 
         Raises:
             OSError: the disk failed.
@@ -131,16 +131,16 @@ class BrokerTier:
     ) -> bool:
         """Make the topic of the remote metadata, where it is not there yet.
 
-        Any broker with a tier may be the first, and the active controller another process: returns
-        when this node's image has it.
+        Any broker with a tier may be the first, and the active controller may be another process.
+        So it returns when this node's image has the topic.
 
         Args:
-            node: its image is looked at.
+            node: of the image.
             creation: makes topics.
-            waits: for as many brokers as the topic has replicas.
+            waits: wait for as many brokers as the topic has replicas.
 
         Returns:
-            False, unless it `waits`: too few brokers serve yet, `waits_for` says so.
+            False, without `waits` only: too few brokers serve yet, with the text in `waits_for`.
         """
         said = ""
         while True:
@@ -175,7 +175,7 @@ class BrokerTier:
         live: LiveConfig,
         client_settings: Mapping[str, str],
     ) -> None:
-        """Let the tier work, now that its Kafka clients can reach us."""
+        """Let the tier work, once its Kafka clients can connect to this broker."""
         tier = self.tier
         assert tier is not None
         replicas.listeners.append(tier.on_replicas)
@@ -184,7 +184,7 @@ class BrokerTier:
         await tier.connect(client_settings)
 
     def _reconfigure(self, tier: RemoteTier, live: LiveConfig) -> None:
-        """Hand on settings that were changed over the wire."""
+        """Send the tier settings that were changed over the wire."""
         config = live.current
         if config is not self._settings:
             self._settings = config

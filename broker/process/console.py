@@ -1,7 +1,7 @@
-"""The page at `/` of a process, and what it shows of any node: brokers, quorum, totals.
+"""The page at `/` of a process, with the part that each node has: brokers, quorum, totals.
 
-Everything is read where it lies in memory: no disk, no tier and no other node is asked. What only
-a broker has is gathered in `broker_source`.
+All values are read in memory: no disk, no tier and no other node is asked. `broker_source` adds
+those of a broker.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,13 +28,13 @@ from runtime.work import Runner, Steps, logged
 
 
 class NodeSource(NothingYet):
-    """Brokers and quorum, of any node that has the metadata log."""
+    """Brokers and quorum, of each node with the metadata log."""
 
     def __init__(self, node: MetadataNode) -> None:
         self._node = node
 
     def brokers(self) -> Iterator[BrokerFacts]:
-        """See `Source`."""
+        """One entry a registered broker, by the node's image."""
         for one in list(self._node.image.brokers.values()):
             yield BrokerFacts(
                 one.id,
@@ -46,7 +46,7 @@ class NodeSource(NothingYet):
             )
 
     def quorum(self) -> QuorumFacts | None:
-        """See `Source`."""
+        """The quorum in this node's view."""
         view = self._node.describe()
         end = max((one.log_end_offset for one in view.voters), default=-1)
         return QuorumFacts(
@@ -70,13 +70,13 @@ def _nodes(view: QuorumView) -> list[ReplicaOfQuorum]:
 
 
 class ConsoleWiring:
-    """The page of a process: serves from the start on, and is told of the parts as they come."""
+    """The page of a process: served from the start on; parts are added as they come."""
 
     def __init__(self, config: BrokerConfig, health: Health, ports: Ports) -> None:
         """Gather nothing yet.
 
         Args:
-            config: says where and whether it is served.
+            config: with the address, and whether it is served.
             health: of the process.
             ports: of the process.
         """
@@ -88,13 +88,13 @@ class ConsoleWiring:
         self._sampling = Runner(self._sample, ports.scheduler, failed=logged("totals of the page"))
 
     def respond_or(self, others: Respond, host: str) -> Respond:
-        """Answer for the page's paths, and leave the others to `others`; `host` is listened on."""
+        """Answer the page's paths, and pass the rest to `others`; `host` is the listener's."""
         access = _access(self._config, host)
         self._is_open = access.is_open
         return Console(access, self._states, others).respond
 
     def begin(self) -> Callable[[], None]:
-        """Take samples from now on, where there is a page for them; returns what ends that."""
+        """Begin to take samples, if there is a page; returns a function that ends it."""
         if not self._is_open:
             return lambda: None
         self._sampling.start()
@@ -107,11 +107,11 @@ class ConsoleWiring:
         return end
 
     def show(self, source: Source, tier_totals: Callable[[], Mapping[str, float]] = dict) -> None:
-        """Gather from `source` from now on; `tier_totals` are `TIER_TOTALS` as far as known."""
+        """Read from `source` from now on; `tier_totals` returns the known `TIER_TOTALS`."""
         self._states.source, self._tier_totals = source, tier_totals
 
     def _sample(self) -> Steps[None]:
-        """A counter a step: each has a value a topic."""
+        """Sum up one counter a step: each has a value a topic."""
         found = dict(self._tier_totals())
         for name, counter in broker_counters(self._ports.metrics).items():
             found[name] = counter.total()
@@ -120,14 +120,14 @@ class ConsoleWiring:
 
 
 def console_url(config: BrokerConfig, address: tuple[str, int] | None) -> str:
-    """Return where the page of a node is.
+    """Return the URL of a node's page.
 
     Args:
         config: of the node.
-        address: host and port that are listened on; None: there are no pages.
+        address: host and port of the listener; None: there are no pages.
 
     Returns:
-        "" where there is none; of a listener on all addresses that of loopback.
+        "" without a page; for a listener on all addresses the one of loopback.
     """
     if address is None or not _access(config, address[0]).is_open:
         return ""
@@ -141,6 +141,6 @@ def _access(config: BrokerConfig, host: str) -> Access:
 
 
 def broker_counters(metrics: Registry) -> dict[str, Counter]:
-    """The counters of `BROKER_TOTALS` that are there."""
+    """The counters of `BROKER_TOTALS` that are registered."""
     found = {name: metrics.get(one) for name, one in BROKER_TOTALS.items()}
     return {name: one for name, one in found.items() if isinstance(one, Counter)}

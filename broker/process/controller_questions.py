@@ -1,6 +1,6 @@
-"""Asks other controllers who they are, and the leader how the quorum is.
+"""Asks other controllers for their cluster id, and the leader for its view of the quorum.
 
-For the start only: a connection a question, and no answer is an answer, too.
+For the start only: each question has its own connection, and a missing answer is a result too.
 """
 
 import asyncio
@@ -38,21 +38,21 @@ from runtime.ports import Ports
 
 _CONTROLLERS: Final = 2
 _DESCRIBE_CLUSTER: Final = 1
-"""First version that tells brokers and controllers apart."""
+"""First version that separates brokers and controllers."""
 _DESCRIBE_QUORUM: Final = 2
 """First version with directory ids."""
 _NOBODYS: Final = ReplicaKey(NOBODY)
-"""Whose Fetch counts for no replica."""
+"""No replica: its Fetch counts for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerAnswer:
-    """What one controller has answered.
+    """The answer of one controller.
 
     Attributes:
         cluster_id: its own; None if it has not answered.
-        view: only the leader has one.
-        controllers: where it knows others.
+        view: None unless it leads.
+        controllers: addresses of others.
     """
 
     cluster_id: str | None = None
@@ -61,7 +61,7 @@ class ControllerAnswer:
 
 
 class ControllerQuestions:
-    """Asks one controller after the other; on the event loop."""
+    """Questions to single controllers; on the event loop."""
 
     def __init__(self, node_id: int, ports: Ports, timeout_ms: int) -> None:
         """Take the parts; nothing is opened yet.
@@ -69,13 +69,13 @@ class ControllerQuestions:
         Args:
             node_id: of this node, for the client id.
             ports: of the connections.
-            timeout_ms: for a controller's answers in all, its name and the connection included.
+            timeout_ms: for all answers of a controller, with name look-up and connection.
         """
         self._settings = ConnectionSettings(client_id=f"identity-check-{node_id}")
         self._ports, self._timeout_ms = ports, timeout_ms
 
     async def ask(self, node: Node) -> ControllerAnswer:
-        """Ask which cluster it belongs to, and what it knows if it leads."""
+        """Ask for the cluster id, and for the quorum if it leads; no error where it is silent."""
         said = ControllerAnswer()
         connection = Connection((node.host, node.port), self._settings, self._ports)
         ask = partial(connection.request, timeout_ms=self._timeout_ms)
@@ -91,12 +91,12 @@ class ControllerQuestions:
                 )
                 view = _leader_view(quorum, f"{node.host}:{node.port}")
                 said = ControllerAnswer(said.cluster_id, view, said.controllers)
-        return said  # where the second question has no answer, that of the first counts
+        return said  # without an answer to the second question the first one counts
 
     async def compare(
         self, leader: Node, epoch: int, batch: CommittedBatch, cluster_id: str
     ) -> Comparison | None:
-        """Ask the leader of `epoch` what its log has where `batch` was; None if it does not say."""
+        """Compare the log of the leader of `epoch` with `batch`; None if it does not answer."""
         request = FetchRequest(
             replica=_NOBODYS,
             epoch=epoch,
@@ -137,7 +137,7 @@ def _leader_view(answer: Any, address: str) -> LeaderView | None:
         return None
     replicas = [_seen(voter, is_voter=True) for voter in one.current_voters]
     replicas += [_seen(observer, is_voter=False) for observer in one.observers]
-    # A leader that votes says of itself that it has fetched now.
+    # A leader that votes reports the present time as that of its own last Fetch.
     now_ms = max((replica.last_fetch_ms for replica in replicas), default=-1)
     return LeaderView(one.leader_id, address, one.leader_epoch, now_ms, tuple(replicas))
 

@@ -1,6 +1,6 @@
-"""A controller registers with whoever leads, until the metadata have it.
+"""A controller registers with the active controller, until the metadata have it.
 
-One that leads registers itself, see `metadata_topic.quorum.active.activation`.
+The active controller registers itself, see `metadata_topic.quorum.active.activation`.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ JITTER: Final = 0.2
 def register_in_metadata(
     node: MetadataNode, ports: Ports, network: Network | None = None
 ) -> "asyncio.Task[None]":
-    """Begin; the task ends when this incarnation of the controller was seen in the metadata.
+    """Begin; the task ends when this incarnation of the controller was in the metadata.
 
     Another process of this id may register after it. Neither begins again, so that they do not
     fill the log: `identity_watch` ends one of them.
@@ -48,7 +48,7 @@ async def _register(node: MetadataNode, ports: Ports, network: Network | None) -
             if may_ask(node):
                 if refusal := await _ask(active, node.registration):
                     log.info("this controller is not registered yet: %s", refusal)
-                # Also after a yes: Kafka's controllers write a record each time they are asked.
+                # Also after success: Kafka's controllers write a record for each request.
                 delay_ms = backoff.next_ms()
             await pause(ports.scheduler, round(delay_ms))
     finally:
@@ -63,7 +63,7 @@ def is_registered(node: MetadataNode) -> bool:
 
 
 def may_ask(node: MetadataNode) -> bool:
-    """Whether another leads, and what it has committed can hold a controller."""
+    """Whether another node leads, and the committed metadata version can hold a controller."""
     return (
         not node.is_leader
         and node.knows_active_controller
@@ -72,7 +72,7 @@ def may_ask(node: MetadataNode) -> bool:
 
 
 async def _ask(active: ActiveController, registration: Registration) -> str:
-    """Register; returns why it did not come to it, or nothing."""
+    """Register; returns why it failed, or nothing."""
     api_key = ApiKey.CONTROLLER_REGISTRATION
     try:
         answer = await active.ask(api_key, 0, question_of(registration), timeout_ms=ANSWER_MS)
@@ -83,7 +83,7 @@ async def _ask(active: ActiveController, registration: Registration) -> str:
 
 
 def question_of(me: Registration) -> Any:
-    """The request that says it."""
+    """Make the ControllerRegistration request."""
     cls = request(ApiKey.CONTROLLER_REGISTRATION).cls
     return cls(
         controller_id=me.node_id,

@@ -24,11 +24,11 @@ from runtime.ports import Ports
 log = logging.getLogger(__name__)
 
 GRACE_MS = 500
-"""By the time it closes, the replica has answered all that it will answer."""
+"""At a stop the replica has sent all its answers within this time."""
 
 
 def build_controller_handlers(parts: ControllerParts) -> HandlerTable:
-    """Make the table of a controllers' listener, for `broker.network.server.Server`."""
+    """Make the handler table of a controllers' listener, for `broker.network.server.Server`."""
     for handler in quorum_requests.make(parts):
         parts.table.add(handler)
     parts.table.add(ApiVersionsHandler(parts.table, parts.features))
@@ -45,7 +45,7 @@ def build_controller_handlers(parts: ControllerParts) -> HandlerTable:
 def controllers_table(
     config: BrokerConfig, node: MetadataNode, changes: ChangeParts, ports: Ports
 ) -> HandlerTable:
-    """All that a controllers' listener serves."""
+    """Make the whole handler table, with changes and Envelope."""
     parts = ControllerParts(
         WireIdentity(node.cluster_id, config.controller_listener_names[0]),
         node,
@@ -60,7 +60,7 @@ def controllers_table(
 
 
 class ControllersListener:
-    """Opens it, and closes it."""
+    """Opens and closes the controllers' listener."""
 
     def __init__(
         self, config: BrokerConfig, node: MetadataNode, changes: ChangeParts, ports: Ports
@@ -81,10 +81,10 @@ class ControllersListener:
             log.info("listening: listener=%s address=%s:%d (controllers)", name, host, port)
 
     async def open_if_it_can(self) -> None:
-        """Listen, or say that nobody can ask this controller.
+        """Listen, or log that no tool can reach this controller.
 
-        The only voter needs nobody: earlier versions did not open its listener, and its port may be
-        one that cannot be had.
+        The only voter does not depend on it: earlier versions did not open its listener, and its
+        port may be taken.
         """
         try:
             await self.open()
@@ -94,5 +94,5 @@ class ControllersListener:
             )
 
     async def close(self) -> None:
-        """Close; answers that are made already are sent."""
+        """Close; answers that are ready are sent."""
         await self._server.stop(GRACE_MS)

@@ -1,9 +1,9 @@
-"""Watches at the start that nobody else is this node, and that it is of the controllers' cluster.
+"""Checks at the start that no other process is this node, and that its cluster is the controllers'.
 
-Before this node takes part, the controllers are asked; what is in doubt is looked at again, for a
-few seconds at most. Where nobody leads yet, a controller takes part, and looks on until the leader
-knows it; a node that is only a broker waits for a leader, without which it has nothing to fetch.
-The leader's log must have what this broker knows to be committed (`node.committed_mark`).
+Before this node takes part, it asks the controllers, and repeats that in doubt for a few seconds.
+Without a leader a controller takes part, and watches until the leader lists it. A node that is only
+a broker waits for a leader, without which it has nothing to fetch. The leader's log must have the
+batches that this broker noted as committed (`node.committed_mark`).
 """
 
 import asyncio
@@ -25,9 +25,9 @@ from runtime.scheduler import pause
 log = logging.getLogger(__name__)
 
 TIMEOUT_MS: Final = 1_000
-"""A controller that does not answer holds the start up for so long."""
+"""A controller that does not answer delays the start by this long."""
 RECENT_MS: Final = 1_000
-"""A live replica asks its leader for news every half second."""
+"""A live replica fetches from its leader every half second."""
 EVERY_MS: Final = 300
 LATER_MS: Final = 1_000
 POLLS_MAX: Final = 20
@@ -35,7 +35,7 @@ ADDRESSES_MAX: Final = 32
 
 
 class IdentityWatch:
-    """See the module."""
+    """The check of one start; use it from the event loop's thread only."""
 
     def __init__(
         self,
@@ -46,13 +46,13 @@ class IdentityWatch:
         *,
         voters: Collection[int] = (),
     ) -> None:
-        """Take the parts; nothing is asked yet.
+        """Take the parts; nothing is sent yet.
 
         Args:
             me: this node.
-            known: where controllers listen, this one included where it is named.
-            needed: so many of another cluster show that this node is in the wrong one.
-            ports: its clock, timers and connections.
+            known: addresses of controllers, this one included where it is named.
+            needed: so many of another cluster prove that this node is in the wrong one.
+            ports: clock, timers and connections.
             voters: ids of `controller.quorum.voters`.
         """
         self._voters = voters
@@ -68,10 +68,10 @@ class IdentityWatch:
         """Return when this node may take part.
 
         Raises:
-            QuorumConfigError: it may not; names both sides.
+            QuorumConfigError: it may not; the text names both nodes.
         """
         if not await self._poll() and not self._me.may_vote:
-            # What a broker fetches under the id of a voter would count for that voter.
+            # Records that a broker fetches under the id of a voter would count for that voter.
             log.warning(
                 "waiting for a leader of the controllers, for only it knows who votes; none of "
                 "these says that it leads: %s",
@@ -90,17 +90,18 @@ class IdentityWatch:
     async def compare(
         self, marks: Marks, *, asks_first: bool = False
     ) -> dict[CommittedBatch, Comparison]:
-        """Return when the leader is known to have what was committed; after `before_the_start`.
+        """Return when the leader's log is compared; call it after `before_the_start`.
 
         Args:
-            marks: what this broker has noted.
-            asks_first: ask first who leads now.
+            marks: the batches that this broker has noted.
+            asks_first: ask first for the present leader.
 
         Returns:
-            Without those of which nobody says anything yet: a node that votes does not wait long.
+            The result for each batch that was compared with a leader's log. Others are left out: a
+            node that votes does not wait long.
 
         Raises:
-            QuorumConfigError: the leader's log is another one; names both.
+            QuorumConfigError: the leader's log is another one; the text names both.
         """
         found: dict[CommittedBatch, Comparison] = {}
         others: dict[CommittedBatch, LeaderView] = {}
@@ -115,7 +116,7 @@ class IdentityWatch:
                     if said is Comparison.OTHER:
                         others[batch] = leader[1]
             elif self._me.may_vote:
-                break  # it may be needed to elect one
+                break  # the election of one may need this node
             if len(found) == len(marks):
                 break
             if polls == POLLS_MAX:
@@ -133,14 +134,14 @@ class IdentityWatch:
     ) -> Comparison | None:
         if view.epoch >= batch.epoch:
             return await self._questions.compare(node, view.epoch, batch, self._me.cluster_id)
-        # A leader of an older epoch may be cut off from the others: then it soon gives up.
+        # A leader of an older epoch may be cut off from the others: then it soon resigns.
         return Comparison.OTHER if is_late else None
 
     async def until_listed(self) -> None:
-        """While this node takes part: return when the leader knows it, and no other of its id.
+        """While this node takes part: return when the leader lists it, and no other of its id.
 
         Raises:
-            QuorumConfigError: it must end; names both sides.
+            QuorumConfigError: it must end; the text names both nodes.
         """
         self._doubts = Doubts(self._me, RECENT_MS, takes_part=True)
         while True:
@@ -150,7 +151,7 @@ class IdentityWatch:
                 return
 
     async def _poll(self) -> bool:
-        """Ask all that are known; returns whether a leader of this cluster has answered."""
+        """Ask all known controllers; returns whether a leader of this cluster has answered."""
         asked = tuple(self._known)
         answers = await asyncio.gather(*(self._questions.ask(node) for node in asked))
         polls = []
@@ -164,7 +165,7 @@ class IdentityWatch:
             self._doubts.take(newest[1])
             if difference := other_voters(self._me, self._voters, newest[1]):
                 log.warning(difference)
-                self._voters = ()  # said once
+                self._voters = ()  # logged once
         problem = problem or self._doubts.problem
         if problem is not None:
             raise QuorumConfigError(problem)
@@ -200,7 +201,7 @@ def _younger_log(me: Identity, marks: Marks, others: Mapping[CommittedBatch, Lea
 
 
 def watch_on(watch: IdentityWatch, failed: Callable[[BaseException], None]) -> "asyncio.Task[None]":
-    """Continue while the node takes part; `failed` is told when it must end."""
+    """Watch on while the node takes part; `failed` is called when it must end."""
 
     async def proceed() -> None:
         try:

@@ -1,8 +1,8 @@
-"""A process that takes part in a quorum of several: how it begins, and what its pages say.
+"""A process that takes part in a quorum of several: its start, and the quorum on its pages.
 
-Before it takes part it makes sure that nobody else is this node. The listener of a controller is
-open before anybody can elect it; a node that is only a broker has none: it fetches the metadata log
-as an observer, and is never asked for a vote.
+Before it takes part it checks that no other process is this node. The listener of a controller is
+open before it can be elected. A node that is only a broker has none: it fetches the metadata log as
+an observer, and is never asked for a vote.
 """
 
 import asyncio
@@ -39,11 +39,11 @@ OnStop = Callable[[Callable[[], Awaitable[object] | None]], None]
 
 
 class QuorumMember:
-    """See the module.
+    """This node's membership in the quorum.
 
     Attributes:
-        log_is_proven: the leader has a batch that this broker knows to be committed. Else a start
-            deletes nothing for what is in that log.
+        log_is_proven: the leader has a batch that this broker noted as committed. Without it a
+            start deletes nothing because of records in that log.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class QuorumMember:
 
         Args:
             health: shows the quorum from now on.
-            on_stop: takes what undoes this.
-            on_end: told when the process must end, because another process is this node.
+            on_stop: called with the undoing of each part.
+            on_end: called when the process must end, because another process is this node.
 
         Raises:
-            QuorumConfigError: it may not take part; names both sides.
+            QuorumConfigError: it may not take part; the text names both nodes.
             OSError: the listener cannot be opened.
         """
         quorum = self._watch_the_quorum(health, on_stop)
@@ -75,7 +75,7 @@ class QuorumMember:
         await self._compare()
         if self._config.is_controller:
             await self._listen(on_stop)
-        # Before the listener: the others hear that this node does not lead any more.
+        # Undone before the listener: the others learn that this node no longer leads.
         on_stop(self._node.close)
         self._node.start()
         if self._config.is_controller:
@@ -88,16 +88,16 @@ class QuorumMember:
         return quorum
 
     async def compare_again(self) -> None:
-        """Compare when this node has caught up: before it took part, nobody may have led.
+        """Compare when this node has caught up: before it took part, there may have been no leader.
 
         Raises:
-            QuorumConfigError: the leader has not what this broker knows to be committed.
+            QuorumConfigError: the leader lacks a batch that this broker noted as committed.
         """
         if not self.log_is_proven:
             await self._compare(asks_first=True)
 
     async def _compare(self, *, asks_first: bool = False) -> None:
-        """See that the leader has what this node's broker knows to be committed."""
+        """Compare the leader's log with the batches that this broker noted as committed."""
         disk, pool = self._ports.disk, self._ports.executors.reads
         marks = await pool.run(read_marks, disk, list(self._directories.ids))
         found = await self._watch.compare(marks, asks_first=asks_first)
@@ -106,13 +106,13 @@ class QuorumMember:
             self._unproven = {batch: marks[batch] for batch in marks if batch in found}
 
     def check_registration(self, image: MetadataImage) -> None:
-        """Refuse metadata in which nothing speaks for an incarnation of this broker.
+        """Refuse metadata without any trace of this broker.
 
-        Where a snapshot stands for each batch that was noted, this broker's registration does: it
-        goes only by UnregisterBroker.
+        If a snapshot replaced each batch that was noted, the broker's registration is the proof:
+        only UnregisterBroker removes it.
 
         Raises:
-            QuorumConfigError: it is not there; names the offset and the remedy.
+            QuorumConfigError: it is missing; the text has the offset and the remedy.
         """
         config = self._config
         if not self._unproven or config.node_id in image.brokers:

@@ -1,6 +1,6 @@
-"""What both kinds of process do around their parts: open, show pages, end, stop in order.
+"""The frame of both kinds of process: open directories, serve pages, end, and stop in order.
 
-A part that is started pushes its undoing; a stop undoes in the reverse order, whatever was reached.
+A part that is started pushes its undoing; a stop undoes all of them in the reverse order.
 """
 
 import asyncio
@@ -33,22 +33,22 @@ Undo = Callable[[], Awaitable[object] | None]
 
 
 class ServerProcess(ABC):
-    """A process of the running event loop; `start` is the matter of its kind.
+    """A process of the running event loop; each kind has its own `start`.
 
     Attributes:
-        config: as it was given, with ports chosen for those that are 0.
-        health: what the health pages say.
-        metrics: everything that is counted here.
-        fatal: fails when the process cannot continue and must be stopped.
-        http_address: host and port of the pages, once they are served; None: there are none.
+        config: As given, with ports chosen for those that are 0.
+        health: The state that the health pages show.
+        metrics: All metrics of the process.
+        fatal: Fails when the process cannot continue and must be stopped.
+        http_address: Host and port of the pages, once they are served; None: there are none.
     """
 
     def __init__(self, config: BrokerConfig, ports: Ports) -> None:
-        """Take the parts; nothing is touched yet.
+        """Take the parts; nothing is opened yet.
 
         Args:
             config: its settings.
-            ports: of its own: the pools end with it.
+            ports: for this process alone: the pools end with it.
         """
         self.config = resolve_ports(config)
         self.metrics = ports.metrics
@@ -66,11 +66,11 @@ class ServerProcess(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Serve; see the kinds.
+        """Serve.
 
         Raises:
             ConfigError, DirectoryError, QuorumConfigError, OSError and others: it cannot; `stop`
-                undoes what was started until then.
+                undoes all parts that were started until then.
         """
 
     async def stop(self) -> None:
@@ -91,11 +91,10 @@ class ServerProcess(ABC):
     def _on_stop(self, undo: Undo) -> None:
         self._undo.append(undo)
 
-    # -- what every start begins with
+    # -- the beginning of each start
 
     def _warn_of_open_listeners(self) -> None:
-        """Say where anybody who reaches this machine may ask for anything."""
-        # No protocol that is served asks clients who they are.
+        """Log the listeners that are open to other machines: clients are not authenticated."""
         shown = [str(one) for one in self.config.listeners if not is_loopback(one.host)]
         if shown:
             log.warning(
@@ -106,7 +105,7 @@ class ServerProcess(ABC):
             )
 
     def _open_directories(self) -> None:
-        """Lock and check the directories; the pools end before they are given up."""
+        """Lock and check the directories; at a stop the pools end before the locks go."""
         self._directories = open_directories(
             self.config.log_dirs,
             metadata_path=self.config.metadata_log_dir,
@@ -147,7 +146,7 @@ class ServerProcess(ABC):
 
     @property
     def _recovery_pool(self) -> Pool:
-        """Waits for the threads that open logs, and for disks at the start."""
+        """A pool for work at the start that waits for disks or for threads that open logs."""
         return self._ports.executors.pool("log-recovery", 1)
 
     # -- the end
@@ -158,6 +157,6 @@ class ServerProcess(ABC):
         self._end(error)
 
     def _end(self, error: BaseException) -> None:
-        """The process cannot continue: whoever runs it stops it."""
+        """Fail `fatal`, unless it has failed: the caller of `start` then stops the process."""
         if not self.fatal.done():
             self.fatal.set_exception(error)

@@ -1,21 +1,23 @@
 """The listener of the tiers' Kafka clients, for them alone.
 
-A lone broker has it on the loopback of this machine: it is in no setting, and Metadata names it on
-itself only. In a cluster, with its secret, it has an address of its own (`tidemark.tier.listener`),
-which stands in the registration: Metadata that is asked there names the other brokers' ones. How a
-peer has to authenticate itself: `TierIdentity`; no client id gives a right, and nothing that is
-logged can. It is a server of its own, so that clients who use up their connections, descriptors or
-memory of requests do not hold up the tier. Connections that strangers keep open do not lock it out
+A lone broker has it on the loopback of this machine. It is in no setting, and only Metadata
+requests on it name it. In a cluster, with its secret, it has an address of its own
+(`tidemark.tier.listener`), which is in the registration: Metadata on it names those of the other
+brokers. `TierIdentity` authenticates peers; no client id gives a right, and nothing that is logged
+can.
+
+It is a server of its own, so that clients which use up their connections, descriptors or memory of
+requests do not hold up the tier. Connections that strangers keep open do not lock it out
 (`unauthenticated_max`); a flood of new ones delays its next authentication while it lasts.
 
-A lone broker makes a token at each start, which its tier gets over its link: SASL/PLAIN, on
-loopback alone. With the secret of the cluster every tier is known at every broker by
-SCRAM-SHA-256, which sends nothing by which another could pass for a tier: so also beyond loopback.
-Nothing is stored for it: salt and keys follow from the secret and the cluster's id, the same at
-every broker. The secret has so much entropy that the number of iterations does not matter.
+A lone broker makes a token at each start and gives it to its tier over the link: SASL/PLAIN, on
+loopback alone. With the secret of the cluster each broker authenticates every tier by
+SCRAM-SHA-256. That sends nothing by which another could pass for a tier, so it is safe beyond
+loopback. Nothing is stored for it: salt and keys follow from the secret and the cluster's id, the
+same at each broker. The secret has so much entropy that the number of iterations does not matter.
 
 DIFFERS: Kafka's metadata manager uses a listener for brokers, the one of
-`remote.log.metadata.manager.listener.name`, on which ACLs say who may write.
+`remote.log.metadata.manager.listener.name`, on which ACLs decide about writes.
 """
 
 import logging
@@ -43,12 +45,12 @@ _SASL_PLAINTEXT: Final = 2
 _CONNECTIONS_MAX: Final = 2_147_483_647
 _BACKLOG: Final = 1_024
 _MEMORY_BYTES: Final = 16 * 1024 * 1024
-"""For large requests as bytes, and as much as objects: records of metadata are small."""
+"""For large requests as bytes, and the same again as objects: records of metadata are small."""
 
 
 @dataclass(frozen=True, slots=True)
 class TierIdentity:
-    """What the listener asks for, and what a tier's Kafka clients answer.
+    """The authentication of a tier's Kafka clients, for both sides.
 
     Attributes:
         authenticator: of the listener.
@@ -66,8 +68,8 @@ def identity_of_lone_broker(rng: Rng) -> TierIdentity:
 
 
 def identity_in_cluster(secret: str, cluster_id: str, rng: Rng) -> TierIdentity:
-    """Derive it; some milliseconds of a CPU, once."""
-    # These load OpenSSL, which a lone broker has no use for.
+    """Derive it; takes some milliseconds of a CPU."""
+    # These load OpenSSL, which a lone broker does not need.
     from hashlib import sha256
 
     from broker.network.scram import ITERATIONS_MIN, ScramAuthenticator, ScramCredential
@@ -79,7 +81,7 @@ def identity_in_cluster(secret: str, cluster_id: str, rng: Rng) -> TierIdentity:
 
 
 class TierListener:
-    """Opens it, and closes it."""
+    """Opens and closes the listener of the tiers."""
 
     def __init__(
         self,
@@ -90,15 +92,15 @@ class TierListener:
         identity: TierIdentity,
         on_failure: OnFailure,
     ) -> None:
-        """Nothing is opened before `open`.
+        """Open nothing before `open`.
 
         Args:
-            handlers: with those of SaslHandshake and SaslAuthenticate.
-            limits: of clients; those by count do not hold for the tier, and its memory is its own.
-            ports: of the process.
-            cluster: what the handlers answer from: learns where a lone broker listens.
-            identity: how its peers are known.
-            on_failure: told of files that cannot be read.
+            handlers: With those of SaslHandshake and SaslAuthenticate.
+            limits: Of clients; those by count do not hold for the tier, and its memory is its own.
+            ports: Of the process.
+            cluster: The handlers' view; gets the address of a lone broker's listener.
+            identity: Authenticates the peers.
+            on_failure: Called with files that cannot be read.
         """
         limits = replace(
             limits,
@@ -118,8 +120,8 @@ class TierListener:
         """Listen on the first of `hosts` that this machine has, at a port that is free.
 
         Returns:
-            What the tier's Kafka clients need, by librdkafka's names. The password is among it: to
-            be handed to the tier process, and shown nowhere.
+            Settings of the tier's Kafka clients, by librdkafka's names. They include the password:
+            pass them to the tier process, and show them nowhere.
 
         Raises:
             OSError: none of them can be bound.
@@ -137,9 +139,9 @@ class TierListener:
         return self._client_settings(host, port)
 
     async def open_in_cluster(self, listener: Listener, advertised: Listener) -> dict[str, str]:
-        """Listen on `listener`, which others are told of as `advertised`: as `open`.
+        """Listen on `listener`; returns what `open` does, with the address of `advertised`.
 
-        The tier of this broker, too, comes by the advertised address, as Metadata name it.
+        The tier of this broker uses the advertised address too, as Metadata name it.
 
         Raises:
             OSError: it cannot be bound.

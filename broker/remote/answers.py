@@ -1,8 +1,8 @@
-"""What the broker answers to its tier: facts of the local log, and the few things it may change.
+"""The broker's answers to its tier: the state of local logs, and the few changes that it may make.
 
-Everything runs on the broker's loop, except opening a segment (it may have to repair and fsync
-files) and checkpointing, which run on pools. A question about another topic id or an older leader
-epoch than the broker's is refused with NOT_LEADER_OR_FOLLOWER.
+Everything runs on the broker's event loop, except opening a segment (it may repair and fsync files)
+and checkpointing, which run on pools. A question for another topic id or another leader epoch than
+the broker's is refused with NOT_LEADER_OR_FOLLOWER.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ UpdateRemovedTopics = Callable[[Collection[bytes]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class ControllerQuestions:
-    """What is asked of the active controller for the tier; see `BrokerLifecycle`.
+    """Requests of the tier to the active controller, by `BrokerLifecycle`.
 
     Attributes:
         raise_epoch: does not wait for an answer.
@@ -72,15 +72,15 @@ class ControllerQuestions:
 
 
 class RemoteFacts(Protocol):
-    """Takes what the tier reports beside its questions."""
+    """Takes the tier's reports that are not about one partition."""
 
     def on_health(self, health: Health) -> None:
-        """How the tier is."""
+        """Take the tier's latest health."""
         ...
 
 
 class BrokerAnswers:
-    """Answers the tier's questions about this broker's logs."""
+    """Answers the tier's requests about this broker's logs."""
 
     def __init__(
         self,
@@ -157,14 +157,14 @@ class BrokerAnswers:
         task.add_done_callback(self._tasks.discard)
 
     def _partition(self, question: PartitionMessage) -> Partition:
-        """One that is led here."""
+        """The partition if it is led here under that epoch, else NOT_LEADER_OR_FOLLOWER."""
         found = self._replica(question)
         if not found.is_leader:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not led here under that epoch")
         return found
 
     def _replica(self, question: PartitionMessage) -> Partition:
-        """One that is led or followed here."""
+        """The partition if it is led or followed here under that epoch."""
         found = self._replicas.by_id(question.topic_id, question.partition)
         if found is None or found.leader_epoch != question.leader_epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not here under that leader epoch")
@@ -177,7 +177,7 @@ class BrokerAnswers:
         return found is None or self._logs.is_log_start_kept(found.topic_partition)
 
     async def _keep_and_describe(self, question: DescribeLog, reply: Reply) -> None:
-        """The tier deletes what lies below the log start: it hears of none that may fall back."""
+        """Describe a log once its start is durable: the tier deletes everything below the start."""
         while not self._log_start_is_kept(question):
             tp = self._replica(question).topic_partition
             failed = await self._commit.run(self._logs.keep_log_starts, [tp])
@@ -248,7 +248,7 @@ class BrokerAnswers:
     def _answer_image(self, wanted: int, reply: Reply) -> None:
         """Answer once the image has reached `wanted` (a high watermark, exclusive).
 
-        Of the only voter: every change was acknowledged by this node.
+        For the only voter: this node has acknowledged each change.
         """
         if self._metadata.image.provenance.end_offset < wanted:
             self._scheduler.call_later(IMAGE_POLL_MS, lambda: self._answer_image(wanted, reply))
@@ -260,7 +260,7 @@ class BrokerAnswers:
         await self._report_image(reply)
 
     async def _report_image(self, reply: Reply) -> None:
-        """The removals that it names are on the disk of this broker: the tier acts on them."""
+        """Answer with the image once the removals in it are on disk: the tier acts on them."""
         image = self._metadata.image
         kept = await self._removed_topics.kept(image.topics_by_id)
         reply(
@@ -284,7 +284,7 @@ class BrokerAnswers:
         reply(Ack())
 
     def _take_when_here(self, report: Report, reply: Reply) -> None:
-        """Take it once the log is not leased: what it says is to count for the log after a swap."""
+        """Take a report once the log is not leased, so that it counts for the log after a swap."""
         found = self._replicas.by_id(report.topic_id, report.partition)
         take = partial(self._guarded, reply, lambda: self._take(report))
         if found is None:
@@ -348,4 +348,4 @@ class BrokerAnswers:
             request.reason,
         )
         partition.log_start_raised()
-        reply(Ack())  # a description says when followers have it, too: no thread waits for them
+        reply(Ack())  # a later description says when followers have it: no thread waits for them

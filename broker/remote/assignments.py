@@ -1,4 +1,4 @@
-"""Which partitions the tier is to work on, told as differences; all of it again to a new tier."""
+"""Sends the tier its partitions: the differences, and all of them to a new tier."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -17,11 +17,11 @@ from runtime.scheduler import Scheduler
 PartitionKey = tuple[bytes, int]
 
 SLICE_PARTITIONS: Final = 100
-"""Some milliseconds of the loop: each is a message on the link."""
+"""Some milliseconds of the event loop: each is a message on the link."""
 
 
 def settings_of(config: LogConfig) -> PartitionSettings | None:
-    """What the topic's settings say to its tier; None where tiering has nothing to do with it."""
+    """The tier's part of a topic's settings; None where the topic is not tiered."""
     if config.remote_storage_enable:
         mode = "read_only" if config.remote_log_copy_disable else "active"
     elif config.drops_remote:
@@ -49,22 +49,22 @@ class Assignments:
         is_tierable: Callable[[Partition], bool],
         metadata_offset: Callable[[], int],
     ) -> None:
-        """Tell nothing yet; `metadata_offset` is that of the image that the replicas are at."""
+        """Send nothing yet; `metadata_offset` is that of the image that the replicas are at."""
         self._replicas, self._supervisor, self._is_tierable = replicas, supervisor, is_tierable
         self._scheduler, self._metadata_offset = scheduler, metadata_offset
         self._reported: dict[PartitionKey, Assign] = {}
-        self._due: dict[PartitionKey, Partition | None] = {}  # in their order; None: it is gone
+        self._due: dict[PartitionKey, Partition | None] = {}  # in order; None: it is gone
         self._is_reporting = False
         self._when_reported: Callable[[], None] | None = None
 
     def on_tier_up(self) -> None:
-        """A new tier knows nothing."""
+        """Send all partitions: a new tier has none."""
         self._reported.clear()
         self._due.clear()
         self._report_led(self._replicas.partitions.values())
 
     def on_replicas(self, events: ReplicaEvents) -> None:
-        """Tell the tier what changed."""
+        """Send the changes, unless no tier is up."""
         if self._supervisor.endpoint is None:
             return
         for partition in events.gone:
@@ -76,18 +76,18 @@ class Assignments:
         self._report_led([*events.led, *events.followed, *events.configured])
 
     def when_reported(self, call: Callable[[], None]) -> None:
-        """Call once the tier was told of all that has changed; a later call replaces this one."""
+        """Call it once all changes are sent; a later call replaces this one."""
         if self._is_reporting:
             self._when_reported = call
         else:
             call()
 
     def _report_led(self, partitions: Iterable[Partition]) -> None:
-        """Tell of them, some at a time where there are many, each as it is then."""
+        """Send these, in slices if there are many, each in its state at that time."""
         for each in partitions:
             key = (each.topic_id, each.partition)
             if self._due.get(key, each) is None:
-                self._take_away(key)  # its files are others
+                self._take_away(key)  # it was deleted and is back, with other files
             self._due[key] = each
         if not self._is_reporting:
             self._report_some()
@@ -95,7 +95,7 @@ class Assignments:
     def _report_some(self) -> None:
         self._is_reporting = False
         if self._supervisor.endpoint is None:
-            self._due.clear()  # the next tier is told all
+            self._due.clear()  # the next tier gets all
         for key in list(islice(self._due, SLICE_PARTITIONS)):
             self._report(key, self._due.pop(key))
         if self._due:
@@ -113,7 +113,7 @@ class Assignments:
             self._supervisor.ask(
                 msgspec.structs.replace(assign, metadata_offset=self._metadata_offset())
             )
-            self._reported[key] = assign  # without the offset: it alone is no news
+            self._reported[key] = assign  # without the offset: another one alone is not sent
 
     def _take_away(self, key: PartitionKey) -> None:
         told = self._reported.pop(key, None)

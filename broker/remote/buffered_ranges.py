@@ -1,8 +1,8 @@
 """Remote batches that a reader will ask for next, held by the broker for a moment.
 
-The tier answers a reader that continues beyond what it asked for; the rest waits here under the
-offset at which the reader will come back. A buffered range says nothing about what is true now:
-whoever takes one checks leadership, leader epoch and log start as for a fresh answer.
+The tier answers a sequential reader beyond its request; the rest waits here under the offset of the
+reader's next request. A buffered range may be outdated: the caller that takes one checks
+leadership, leader epoch and log start as for a fresh answer.
 """
 
 from array import array
@@ -16,15 +16,15 @@ from runtime.clock import Clock
 from runtime.scheduler import Scheduler
 
 IDLE_MS = 2_000
-"""A buffered range that nobody asked for gives the tier its memory back after this long."""
+"""After so long without a reader a buffered range releases the tier's memory."""
 
 BUFFERED_RANGES_MAX = 256
 
 
 class Position(NamedTuple):
-    """Where a reader comes back. All of it must be equal for a buffered range to serve it.
+    """The reader's next request. All of it must be equal for a buffered range to serve it.
 
-    Also the connection: what a buffered range holds was leased to that one.
+    That includes the connection, to which the memory was leased.
     """
 
     topic_id: bytes
@@ -37,7 +37,7 @@ class Position(NamedTuple):
 
 
 def position_of(question: Read) -> Position:
-    """The position at which a question reads."""
+    """The position of a request."""
     return Position(
         question.topic_id,
         question.partition,
@@ -53,12 +53,12 @@ class BufferedRange:
     """Whole batches from `position` on, consumed from the front.
 
     Attributes:
-        position: where its reader comes back.
-        has_aborted: the local log knows transactions that were aborted within it. That is final
-            when the buffered range is made: all of it lies below the last stable offset.
-        local_start: of the log when the buffered range was made; what became remote since is not
-            looked up locally any more.
-        used_ms: when it was last taken from, on the monotonic clock.
+        position: Of the reader's next request.
+        has_aborted: The local log has aborted transactions within it. That is final when the
+            buffered range is made: all of it lies below the last stable offset.
+        local_start: Of the log when the buffered range was made. Segments that left the local log
+            since are not searched for aborted transactions any more.
+        used_ms: Time of the last `take`, on the monotonic clock.
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class BufferedRange:
         self.local_start = local_start
         self.used_ms = 0
         self._regions = deque(regions)
-        self._begin = 0  # of the first region, where the table counts from
+        self._begin = 0  # offset of the first region in the bytes that the table counts
         self._next = 0  # first batch that was not taken
         self._ends, self._last_offsets = array("q", answer.batch_ends), array("q")
         self._last_offsets.frombytes(answer.last_offsets)
@@ -106,7 +106,7 @@ class BufferedRange:
         return self._ends[self._next - 1] if self._next else 0
 
     def take(self, max_bytes: int, *, min_one_batch: bool) -> list[memoryview]:
-        """Take the next batches, as many as fit (or one); empty if none fits or none is left."""
+        """Take the next batches, all that fit, or one; empty if none fits or none is left."""
         start = self._taken_end()
         stop = bisect_right(self._ends, start + max_bytes, self._next)
         if stop == self._next:
@@ -119,7 +119,7 @@ class BufferedRange:
         return self._cut(start, end)
 
     def _cut(self, start: int, end: int) -> list[memoryview]:
-        """Bytes [start, end), which begin in the first region; lets go of regions left behind."""
+        """Bytes [start, end), which begin in the first region; drops regions that end in them."""
         parts = []
         while start < end:
             region = self._regions[0]
@@ -133,7 +133,7 @@ class BufferedRange:
 
 
 class BufferedRanges:
-    """All buffered ranges of a broker, by the position at which their reader comes back."""
+    """All buffered ranges of a broker, by their reader's next position."""
 
     def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
         self._clock, self._scheduler = clock, scheduler
@@ -145,7 +145,7 @@ class BufferedRanges:
         return len(self._buffered)
 
     def pop(self, position: Position) -> BufferedRange | None:
-        """Take the buffered range that begins at a position out."""
+        """Remove and return the buffered range that begins at a position."""
         return self._buffered.pop(position, None)
 
     def __contains__(self, position: Position) -> bool:
@@ -175,12 +175,12 @@ class BufferedRanges:
             self._scheduler.call_later(IDLE_MS // 2, self._sweep)
 
     def clear(self) -> None:
-        """Give everything back."""
+        """Release everything."""
         self._buffered.clear()
 
 
 class Expected:
-    """Questions asked ahead of a reader, and who came for their answers meanwhile."""
+    """Requests sent ahead of a reader, and the readers that wait for their answers."""
 
     def __init__(self) -> None:
         self._waiters: dict[Position, list[Callable[[], None]]] = {}
@@ -190,14 +190,14 @@ class Expected:
         return position in self._waiters
 
     def ask(self, position: Position) -> None:
-        """A question was asked."""
+        """Note a request that was sent."""
         self._waiters[position] = []
 
     def wait(self, position: Position, waiter: Callable[[], None]) -> None:
-        """Have `waiter` called when the answer is there, or will not come."""
+        """Have `waiter` called when the answer has come or failed."""
         self._waiters[position].append(waiter)
 
     def over(self, position: Position) -> None:
-        """The answer came, or failed."""
+        """Call the waiters: the answer has come or failed."""
         for waiter in self._waiters.pop(position, ()):
             waiter()

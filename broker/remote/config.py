@@ -1,7 +1,7 @@
-"""From the broker's settings to those of its tier process.
+"""Makes the settings of the tier process from those of the broker.
 
-The one place that knows which key fills which field; plugins get their settings with the prefix
-removed, plus the few that Kafka hands to every plugin.
+This module alone maps keys to fields. Plugins get their settings with the prefix removed, plus the
+few that Kafka gives to each plugin.
 """
 
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from typing import Final, Protocol
 from rlm.config import TierConfig
 
 TIER_PRINCIPAL: Final = "Tidemark:tier"
-"""The one that may write `__remote_log_metadata`. Users of a listener for clients have Kafka's type
-`User`, so that none of them can be called so."""
+"""The only principal that may write `__remote_log_metadata`. Users of a client listener have
+Kafka's type `User`, so that none of them can have this name."""
 
 _RLMM_DEFAULT = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
 
@@ -55,7 +55,7 @@ def tier_config(
 
     Args:
         settings: typed broker settings.
-        passthrough: all properties as given, among them those of the plugins (`rsm.config.*`,
+        passthrough: all properties as given, including those of the plugins (`rsm.config.*`,
             `rlmm.config.*`).
         node_id: this broker.
         cluster_id: the Kafka cluster.

@@ -1,7 +1,7 @@
-"""Waits until the image may answer questions of the tier, beside a quorum of several controllers.
+"""Waits until the image may answer questions of the tier, with several controllers.
 
-The rule is in `image_confirmation`. Questions that come while one DescribeQuorum is on its way
-share the next one: only one that is sent after a question proves anything for it.
+`image_confirmation` has the rule. Questions that come while one DescribeQuorum is under way share
+the next one: only a DescribeQuorum sent after a question proves anything for it.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ from runtime.ports import Ports
 from runtime.scheduler import pause
 
 DEADLINE_MS: Final = 25_000
-"""Twice, for a question that waits for others first, it is below the tier's own patience."""
+"""Twice this, for a question that first waits for others, is below the tier's own timeout."""
 ASK_AGAIN_MS: Final = 200
 POLL_AGAIN_MS: Final = 20
 _ANSWER_MS: Final = 5_000
 
 DescribeQuorum = Callable[[int], Awaitable[Any]]
-"""Asks whoever leads, with a time-out in ms: the partition of its answer, None without one."""
+"""Asks the leader, with a timeout in ms: the partition of its answer, None without one."""
 
 
 class ConfirmedImages:
-    """See the module."""
+    """Confirms images for questions of the tier; use it from the event loop's thread only."""
 
     def __init__(self, node: MetadataNode, describe_quorum: DescribeQuorum, ports: Ports) -> None:
-        """Nothing is asked yet."""
+        """Send nothing yet."""
         self._node, self._describe_quorum = node, describe_quorum
         self._clock, self._scheduler = ports.clock, ports.scheduler
         self._now: asyncio.Task[None] | None = None
@@ -39,7 +39,7 @@ class ConfirmedImages:
         """Return when the node's image has each change acknowledged before the call.
 
         Raises:
-            ApiError: it is not known to have them after `DEADLINE_MS`; says what is missing.
+            ApiError: it is not confirmed after `DEADLINE_MS`; the text says what is missing.
         """
         if self._next is None:
             self._next = asyncio.ensure_future(self._after(self._now))
@@ -48,7 +48,7 @@ class ConfirmedImages:
     async def _after(self, before: "asyncio.Task[None] | None") -> None:
         if before is not None:
             await asyncio.wait({before})
-        self._now, self._next = self._next, None  # who comes from here on waits for the next one
+        self._now, self._next = self._next, None  # later callers wait for the next one
         await self._until_confirmed()
 
     async def _until_confirmed(self) -> None:

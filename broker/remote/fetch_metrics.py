@@ -1,8 +1,8 @@
-"""What this broker counts of reads of the remote tier: for clients, and for its own followers.
+"""The broker's metrics of reads of the remote tier: for clients, and for its own followers.
 
-Here, as most reads are served from what was leased. By topic, for topics that are hosted: with the
-last partition of a topic all that was counted of it goes, and a read that ends later counts for
-nobody.
+The broker counts, because most reads are served from leased ranges without the tier. By topic, for
+hosted topics: with the last partition of a topic its counts are removed, and a read that ends later
+is not counted.
 """
 
 from broker.replica.topic_metrics import TopicMetrics
@@ -13,7 +13,7 @@ _PREFIX = "kafka_server_BrokerTopicMetrics_"
 
 
 class RemoteFetchMetrics:
-    """Requests, bytes, errors, and waits that ended without anything."""
+    """Requests, bytes, errors, and reads without a result in time."""
 
     def __init__(self, metrics: Registry) -> None:
         topic = ("topic",)
@@ -45,7 +45,7 @@ class RemoteFetchMetrics:
         self._expired: dict[str, set[str]] = {}  # partitions by topic
 
     def attach(self, hosted: TopicMetrics) -> None:
-        """Say which topics there are."""
+        """Take the hosted topics; only these are counted."""
         self._hosted = hosted
         hosted.on_forget.append(self._forget)
 
@@ -53,27 +53,27 @@ class RemoteFetchMetrics:
         return self._hosted is not None and topic in self._hosted
 
     def asked(self, topic: str) -> None:
-        """A client reads."""
+        """Count a read of a client."""
         if self._is_hosted(topic):
             self._requests.inc(1, topic)
 
     def failed(self, topic: str) -> None:
-        """A read ended with an error."""
+        """Count a read that ended with an error."""
         if self._is_hosted(topic):
             self._errors.inc(1, topic)
 
     def got(self, topic: str, size_bytes: int) -> None:
-        """A client gets bytes."""
+        """Count bytes for a client."""
         if self._is_hosted(topic):
             self._bytes.inc(size_bytes, topic)
             self._served.inc()
 
     def expired(self) -> None:
-        """Nothing came for a read in time."""
+        """Count a read without a result in time."""
         self._expired_reads.inc()
 
     def look_up_expired(self, where: TopicPartition) -> None:
-        """Nothing came for a look-up in time."""
+        """Count a look-up without a result in time."""
         if self._is_hosted(where.topic):
             self._expired_lookups.inc(1, where.topic, str(where.partition))
             self._expired.setdefault(where.topic, set()).add(str(where.partition))
@@ -86,7 +86,7 @@ class RemoteFetchMetrics:
 
 
 class RemoteStateMetrics:
-    """Of followers that build their state from the remote tier: begun, and failed.
+    """Builds of followers' state from the remote tier: begun, and failed.
 
     An attempt that fails counts in both, as in Kafka.
     """
@@ -105,16 +105,16 @@ class RemoteStateMetrics:
         self._hosted: TopicMetrics | None = None
 
     def attach(self, hosted: TopicMetrics) -> None:
-        """Say which topics there are."""
+        """Take the hosted topics; only these are counted."""
         self._hosted = hosted
         hosted.on_forget.append(self._forget)
 
     def building(self, topic: str) -> None:
-        """A follower begins to build."""
+        """Count a build that a follower begins."""
         self._count(self._begun, topic)
 
     def building_failed(self, topic: str) -> None:
-        """That ended with an error."""
+        """Count a build that ended with an error."""
         self._count(self._failed, topic)
 
     def _count(self, counter: Counter, topic: str) -> None:

@@ -1,13 +1,13 @@
-"""When an image is new enough for a question of the tier, beside a quorum of several controllers.
+"""Decides when an image is new enough for a question of the tier, with several controllers.
 
-The tier deletes by what it is told, so each change acknowledged before the question must be in the
+The tier deletes by the answer, so each change acknowledged before the question must be in the
 image. The rule, pure: facts in, decision out.
 
-1. The leader is asked by DescribeQuorum after the question came. L is the LogEndOffset (exclusive)
-   of its own entry in CurrentVoters, E its epoch.
-2. This node sees, in epoch E, a high watermark (exclusive) above L. The entry at L was appended
-   after the question and acknowledged by a majority in E, so no later epoch had begun to commit
-   before the question: the answer came from no deposed leader that missed changes.
+1. DescribeQuorum is sent to the leader after the question came. L is the LogEndOffset (exclusive)
+   of the leader's own entry in CurrentVoters, E its epoch.
+2. This node has, in epoch E, a high watermark (exclusive) above L. The entry at L was appended
+   after the question and acknowledged by a majority in E. So no later epoch had begun to commit
+   before the question, and the answer is not from a deposed leader that missed changes.
 3. The image has every record below L.
 
 A change of epoch begins again.
@@ -24,7 +24,7 @@ class LeaderEnd:
 
     Attributes:
         epoch: of the leader that answered.
-        log_end_offset: its own (exclusive).
+        log_end_offset: end of its log (exclusive).
     """
 
     epoch: int
@@ -33,7 +33,7 @@ class LeaderEnd:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """This node's replica now: its epoch, and two exclusive ends (-1: unknown)."""
+    """This node's present replica: its epoch, and two exclusive ends (-1: unknown)."""
 
     epoch: int
     high_watermark: int
@@ -41,7 +41,7 @@ class Seen:
 
 
 class Verdict(Enum):
-    """What follows for the question."""
+    """The next step for the question."""
 
     ANSWER = auto()
     WAIT = auto()
@@ -49,9 +49,9 @@ class Verdict(Enum):
 
 
 def validate(leader: LeaderEnd, seen: Seen) -> Verdict:
-    """Say whether the image may be the answer; see the module.
+    """Return whether the image may be the answer, by the module's rule.
 
-    `leader` must come from a DescribeQuorum sent after the question: the caller keeps that.
+    `leader` must come from a DescribeQuorum sent after the question; the caller ensures that.
     """
     if seen.epoch > leader.epoch:
         return Verdict.ASK_AGAIN
@@ -63,9 +63,9 @@ def validate(leader: LeaderEnd, seen: Seen) -> Verdict:
 
 
 def leader_end(partition: Any) -> LeaderEnd | None:
-    """The leader's own end out of a partition of a DescribeQuorum response (any version).
+    """The leader's own end, from a partition of a DescribeQuorum response (any version).
 
-    None where the answer has an error, or lacks an end of the leader's own: it proves nothing.
+    None where the answer has an error, or lacks the leader's own end: it proves nothing.
     """
     if partition.error_code:
         return None

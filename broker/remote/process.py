@@ -1,8 +1,8 @@
-"""Starting and killing the tier process; of this package the one place that makes one.
+"""Starts the tier process; in this package only this module does.
 
 The child inherits two descriptors: its end of the link, and the locked `tier.lock`. The lock
-belongs to the open file, which after the start only the child holds: it is free the moment the
-child is gone, however it went, and not before. So two tiers never run over one directory.
+belongs to the open file, which only the child holds after the start. So it is free exactly when the
+child is gone, after any kind of end: two tiers never run over one directory.
 """
 
 import fcntl
@@ -23,17 +23,17 @@ TIER_NAMES = (
     "remote-log-metadata",
     "remote-log-metadata.damaged",
 )
-"""What the tier process keeps in log directories, beside the partitions."""
+"""Files and directories of the tier process in log directories, besides the partitions."""
 
 
 def take_tier_lock(disk: Disk, state_dir: Path) -> OpenFile | None:
     """Take `tier.lock` of the directory, or None while a tier still holds it.
 
-    What the file says does not matter, only who has it open.
+    The file's content has no meaning; the lock on the open file has.
 
     Args:
         disk: files.
-        state_dir: where it lies.
+        state_dir: directory of the file.
 
     Raises:
         OSError: it cannot be opened.
@@ -47,9 +47,9 @@ def take_tier_lock(disk: Disk, state_dir: Path) -> OpenFile | None:
 
 
 def start_tier_process(link_fd: int, lock: OpenFile, arguments: Sequence[str] = ()) -> ChildProcess:
-    """Start the child; the caller closes its own copies of the two descriptors afterwards.
+    """Start the child; the caller then closes its own copies of the two descriptors.
 
-    Must be called on the thread that lives as long as the broker: the child asks to die with it.
+    Call it on the thread that exists as long as the broker: the child asks to die with it.
     """
     return _start_child(link_fd, (link_fd, lock.fd), arguments)
 
@@ -57,9 +57,9 @@ def start_tier_process(link_fd: int, lock: OpenFile, arguments: Sequence[str] = 
 class EarlyTierProcess:
     """A first tier process that imports its modules while the broker still imports its own.
 
-    A start is a second quicker by it, where there are two cores. Called as `start_tier_process`: it
-    hands the descriptors to the process that waits, once; every later one is started again. To be
-    made on the same thread.
+    With two cores this makes a start a second shorter. Called like `start_tier_process`, it gives
+    the descriptors to the waiting process, once; each later process is started from scratch. Make
+    it on the same thread.
     """
 
     def __init__(self) -> None:

@@ -1,12 +1,12 @@
-"""Fetches from the remote tier: asked of the tier, checked again when the answer comes.
+"""Fetches from the remote tier: the tier is asked, and its answer is checked again.
 
-A read always ends by its deadline: with regions, with a Kafka error, or empty (nothing came in
-time; the tier continues fetching into its cache, so the client's next try finds it). While the tier
-is gone a read is parked until its deadline and then gets KAFKA_STORAGE_ERROR, so that clients do
-not spin.
+A read always ends by its deadline: with regions, with a Kafka error, or empty. Empty means that
+nothing came in time; the tier still fetches into its cache, so the client's next try finds it.
+While the tier is gone a read is parked until its deadline and then gets KAFKA_STORAGE_ERROR, so
+that clients do not retry at once.
 
-A follower asks its tier at each read, which first reads what other owners have written. An answer
-under another role is dropped. What it may ask for at all: `broker.replica.follower_reads`.
+A follower asks its tier at each read, which first reads the records of other owners. An answer
+under another role is dropped. `broker.replica.follower_reads` decides which reads are allowed.
 """
 
 import asyncio
@@ -50,16 +50,16 @@ from runtime.scheduler import Scheduler
 log = logging.getLogger(__name__)
 
 READ_AHEAD_BYTES = 4 << 20
-"""How far the tier may answer beyond what was asked for."""
+"""Bytes that the tier may answer beyond the request."""
 
 AHEAD_MS = 500
-"""How long a question waits that was asked before its reader came."""
+"""Time that a read waits in the tier if it was sent before its reader came."""
 
 AUXILIARY_MS = 20_000
-"""How long a follower waits for the state of one segment; then it asks again."""
+"""Time that a follower waits for the state of one segment; then it asks again."""
 
 GRACE_MS = 50
-"""How long after its deadline a read still waits for the tier's own word about it."""
+"""Time after its deadline that a read still waits for the tier's own answer."""
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ T = TypeVar("T")
 def epoch_span(log: PartitionLog, offset: int) -> tuple[int, int]:
     """The epoch of `offset` and the first offset after that epoch (exclusive).
 
-    An offset below the whole chain belongs to no epoch: (-1, the chain's start).
+    An offset below the whole epoch chain belongs to no epoch: (-1, start of the epoch chain).
     """
     entries = log.epochs.entries()
     end = log.log_end_offset
@@ -85,11 +85,11 @@ def _led_elsewhere(read: "RemoteRead") -> ApiError:
 
 @dataclass(frozen=True, slots=True)
 class RemoteRead:
-    """What a fetch wants of one remote partition.
+    """The part of a fetch for one remote partition.
 
     Attributes:
         max_bytes: bound of the answer; `min_one_batch` lets one larger batch through.
-        read_committed: aborted transactions are wanted with the batches.
+        read_committed: aborted transactions are returned with the batches.
         deadline_ms: on the broker's monotonic clock.
         holder: the connection that it is for, see `Read`.
         may_ask_followers: see `FetchParams`.
@@ -121,7 +121,7 @@ class RemoteFetched:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A read that is being served; `late` holds what it ends with at its deadline."""
+    """A read that is being served; `late` holds its outcome at the deadline."""
 
     read: RemoteRead
     future: "asyncio.Future[RemoteFetched]"
@@ -129,7 +129,7 @@ class _Waiting:
 
 
 class ReleaseQueue:
-    """Gathers released chunks of one tier process and tells it in one message."""
+    """Collects released chunks of one tier process and reports them in one message."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, supervisor: Supervisor) -> None:
         self._loop, self._supervisor = loop, supervisor
@@ -137,7 +137,7 @@ class ReleaseQueue:
         self._armed = self._ended = False
 
     def add(self, token: int) -> None:
-        """Nobody here reads the chunk any more; from any thread."""
+        """Report that this process no longer reads the chunk; from any thread."""
         self._tokens.append(token)
         if not self._armed and not self._loop.is_closed():
             self._armed = True
@@ -150,9 +150,9 @@ class ReleaseQueue:
             self._supervisor.tell(Released(tokens))
 
     def end(self) -> None:
-        """The tier that knew these tokens is gone, and the next one has others of the same name.
+        """Report nothing more: the tier is gone, and the next one gives its own tokens.
 
-        A chunk of the old one may be held for long yet, by an answer to a slow client.
+        A chunk of the old one may still be held for a while, by an answer to a slow client.
         """
         self._ended = True
 
@@ -175,15 +175,15 @@ class RemoteReads:
         self._buffered, self._expected = BufferedRanges(clock, scheduler), Expected()
 
     def on_tier_down(self) -> None:
-        """Tokens of the old tier mean nothing to the next; its buffered ranges go with it."""
+        """Drop tokens and buffered ranges of the old tier: the next one does not have them."""
         self._released.end()
         self._released = ReleaseQueue(self._loop, self._supervisor)
         self._buffered.clear()
 
     def read(self, read: RemoteRead) -> "asyncio.Future[RemoteFetched]":
-        """Read; the future fails with the KafkaError the client is to get.
+        """Read; the future fails with the KafkaError of the answer.
 
-        It is done at once where a buffered range holds what is wanted.
+        It is done on return if a buffered range has the batches.
         """
         future: asyncio.Future[RemoteFetched] = self._loop.create_future()
         self._attempt(_Waiting(read, future))
@@ -234,7 +234,7 @@ class RemoteReads:
                 if future.done():
                     return
                 if question.read_committed and self._has_moved(read, local_start):
-                    # What went remote meanwhile was in neither list of aborted transactions.
+                    # Segments that left the local log were in neither list of aborted transactions.
                     self._attempt(waiting)
                     return
                 fetched = self._accept(read, question, answer, regions)
@@ -257,12 +257,12 @@ class RemoteReads:
         self._supervisor.ask(question).add_done_callback(answered)
 
     def _serve(self, buffered: BufferedRange, read: RemoteRead) -> RemoteFetched:
-        """Serve a read that was checked from the buffered range at its position."""
+        """Serve a checked read from the buffered range at its position."""
         regions = buffered.take(read.max_bytes, min_one_batch=read.min_one_batch)
         self._buffered.put(buffered)
         if buffered.remaining_bytes < 2 * read.max_bytes:
             self._ask_ahead(buffered, read)
-        aborted: list[tuple[int, int]] = []  # the tier gives no buffered range where it knows any
+        aborted: list[tuple[int, int]] = []  # the tier has none: else it gives no batch ends
         if buffered.has_aborted and regions:
             aborted = self._locally_aborted(read, buffered.position.offset)
         return RemoteFetched([*regions], sum(map(len, regions)), aborted)
@@ -280,7 +280,7 @@ class RemoteReads:
         return self._local_start(read) != local_start
 
     def _ask_ahead(self, buffered: BufferedRange, read: RemoteRead) -> None:
-        """Have the buffered range after this one here before its reader asks for it."""
+        """Fetch the next buffered range before its reader asks for it."""
         end = buffered.end_offset
         partition = self._replicas.by_id(read.topic_id, read.partition)
         if partition is None or end >= partition.log.local_log_start_offset:
@@ -291,7 +291,7 @@ class RemoteReads:
         try:
             question = self._question(ahead)
         except KafkaError:
-            return  # the reader will hear of it
+            return  # the reader's own request gets the error
         position = position_of(question)
         if position in self._expected or position in self._buffered:
             return
@@ -302,7 +302,7 @@ class RemoteReads:
             if done.exception() is None:
                 answer = done.result().message
                 assert isinstance(answer, ReadAnswer), answer
-                with contextlib.suppress(KafkaError):  # the reader asks again, and hears of it
+                with contextlib.suppress(KafkaError):  # the reader's own request gets the error
                     regions = self._take(answer, done.result().files)
                     fetched = self._accept(ahead, question, answer, regions)
                     is_old = question.read_committed and self._has_moved(ahead, local_start)
@@ -355,7 +355,7 @@ class RemoteReads:
         return partition
 
     def _check_may_read(self, read: RemoteRead, partition: Partition) -> None:
-        """Refuse what this replica may not answer by now."""
+        """Refuse a read that this replica may no longer answer."""
         if partition.is_leader:
             self._check_log_start(read, partition)
         else:
@@ -369,10 +369,10 @@ class RemoteReads:
             )
 
     def _take(self, answer: ReadAnswer, files: tuple[OpenFile, ...]) -> list[memoryview]:
-        """Own the chunks that came; when the last slice of one is gone the tier hears of it.
+        """Map the chunks; when the last slice of one is gone it is released in the tier.
 
         Raises:
-            ApiError: we are out of descriptors or memory; all chunks are given back.
+            ApiError: no descriptors or memory are left; all chunks are given back.
         """
         taken = list[memoryview]()
         for number, (file, region) in enumerate(zip(files, answer.regions, strict=True)):
@@ -390,7 +390,7 @@ class RemoteReads:
     def _accept(
         self, read: RemoteRead, question: Read, answer: ReadAnswer, regions: list[memoryview]
     ) -> RemoteFetched:
-        """Check the answer against what is true by now."""
+        """Check the answer against the present role, epoch and log start."""
         same_partition = (answer.topic_id, answer.partition) == (read.topic_id, read.partition)
         if not same_partition or answer.leader_epoch != question.leader_epoch:
             return RemoteFetched()
@@ -399,7 +399,7 @@ class RemoteReads:
         if partition.is_leader is question.at_follower or (question.at_follower and is_other):
             raise _led_elsewhere(read)
         if is_other:
-            return RemoteFetched()  # the chain may have changed: the client's next try asks again
+            return RemoteFetched()  # the epoch chain may have changed: the client tries again
         self._check_may_read(read, partition)
         if answer.error != ErrorCode.NONE:
             raise ApiError(ErrorCode(answer.error), answer.message)
@@ -460,15 +460,15 @@ class RemoteReads:
         above: Sequence[EpochEntry],
         done: Callable[[AuxiliaryStateAnswer | KafkaError], None],
     ) -> None:
-        """Ask for the chain and the producers as of the end of a remote segment.
+        """Ask for epoch chain and producers as of the end of a remote segment.
 
         Args:
-            partition: one that is followed here.
-            offset: one that the segment holds.
-            epoch: the leader epoch of that offset.
-            above: later epochs of the leader's chain; the segment must end on it.
-            done: called once, on the loop, `AUXILIARY_MS` later at the most. REPLICA_NOT_AVAILABLE:
-                no segment is known that holds it; it may be known later.
+            partition: Followed here.
+            offset: In the segment.
+            epoch: The leader epoch of that offset.
+            above: Later epochs of the leader's epoch chain; the segment must end on it.
+            done: Called once, on the event loop, within `AUXILIARY_MS`. REPLICA_NOT_AVAILABLE:
+                the tier has no segment with the offset; it may have one later.
         """
         names = (partition.topic_id, partition.partition, partition.leader_epoch)
         future: asyncio.Future[AuxiliaryStateAnswer | KafkaError] = self._loop.create_future()
@@ -507,7 +507,7 @@ class RemoteReads:
     def _deadline(
         self, future: "asyncio.Future[T]", deadline_ms: int, outcome: T | KafkaError
     ) -> list[object]:
-        """See to it that `future` ends; the returned cell holds what it ends with."""
+        """Have `future` end at the deadline; the returned cell holds its outcome then."""
         cell: list[object] = [outcome]
 
         def expire() -> None:

@@ -1,9 +1,8 @@
 """Tiered topics whose removal this broker has read, in a file of its own.
 
-The image has a list of them, which controllers and snapshots of Tidemark carry on. Those of Apache
-Kafka do not know it: a snapshot that is fetched from one of them takes the place of the log in
-which the removal stood. So what came onto the list stays in this file until nothing is left of it
-in the remote store.
+The image has a list of them, which controllers and snapshots of Tidemark keep. Controllers of
+Apache Kafka do not have it: a snapshot from one of them replaces the log with the removal in it. So
+a topic of the list stays in this file until the remote store has no data of it.
 
     tidemark-removed-topics 1
     cluster Zm9vYmFyYmF6cXV4MTIzNA
@@ -11,9 +10,9 @@ in the remote store.
     AAAAAAAAAAAAAAAAAAAAAg
     crc 0a1b2c3d
 
-Written as a whole (temp, fsync, rename): before a fetched snapshot takes the place of the log, and
-before the tier hears of what is in it. A file that is lost, damaged or of another cluster proves
-nothing: what it named is unknown, and kept.
+Written as a whole (temp, fsync, rename), before a fetched snapshot replaces the log, and before the
+tier gets the image. A file that is missing, damaged or of another cluster proves nothing: the
+topics in it are unknown, and their data is kept.
 
 Source: docs/tiering.md, topic deletion.
 """
@@ -49,7 +48,7 @@ def dump(cluster_id: str, noted: Iterable[bytes]) -> bytes:
 
 
 def parse(data: bytes) -> tuple[str, list[bytes]]:
-    """Read the file: of which cluster it is, and the topic ids.
+    """Read the file: its cluster id, and the topic ids.
 
     Raises:
         CorruptFileError: cut, changed, or of another version.
@@ -62,16 +61,16 @@ def parse(data: bytes) -> tuple[str, list[bytes]]:
 
 
 class RemovedTopicsFile:
-    """See the module.
+    """The file of removed tiered topics.
 
-    The loop only notes; all that grows with the topics is done on the pool.
+    The event loop only queues changes; all work that grows with the topics runs on the pool.
 
     Attributes:
         are_listed: whether the active controller keeps a list of removed topics as well.
     """
 
     def __init__(self, directory: Path, cluster_id: str, disk: Disk, pool: Pool) -> None:
-        """Nothing is read before `read`; `cluster_id` is that of this broker."""
+        """Do not read before `read`; `cluster_id` is that of this broker."""
         self._path, self._cluster_id = directory / FILE_NAME, cluster_id
         self._disk, self._pool = disk, pool
         self._changes: deque[Callable[[Noted], None]] = deque()
@@ -82,7 +81,7 @@ class RemovedTopicsFile:
         self._on_disk: Noted = {}
 
     def read(self) -> None:
-        """Read the file; on a thread that may wait, before anything is noted.
+        """Read the file, on a thread that may wait, before any change is queued.
 
         Raises:
             OSError: the disk failed.
@@ -99,23 +98,23 @@ class RemovedTopicsFile:
             return
         self._noted, self._on_disk = dict.fromkeys(noted), dict.fromkeys(noted)
 
-    # -- what is noted; on the loop
+    # -- changes; on the event loop
 
     def begin(self, image: MetadataImage) -> None:
-        """Note the list of an image that no delta led to."""
+        """Note the list of an image that came without a delta."""
         self._note(partial(_put, list(image.removed_tiered_topics)))
 
     def follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Note what an image brought; a subscriber of the metadata node."""
+        """Note the changes of a delta; a subscriber of the metadata node."""
         if delta.tiered_removals:
             self._note(partial(_take_list, delta.tiered_removals))
 
     def forget(self, topic_id: bytes) -> None:
-        """Note by command that a topic was removed."""
+        """Note a removed topic by command."""
         self._note(partial(_put, [topic_id]))
 
     def drop(self, topic_ids: Collection[bytes]) -> None:
-        """Nothing is left of these, or a person takes `forget` back."""
+        """Drop these: the store has no data of them, or an operator takes `forget` back."""
         self._note(partial(_drop, topic_ids))
 
     def _note(self, change: Callable[[Noted], None]) -> None:
@@ -126,8 +125,8 @@ class RemovedTopicsFile:
 
     def _write(self) -> None:
         try:
-            with self._writing:  # at most one more waits here: others need these threads, too
-                self._is_write_queued = False  # what is noted from here on has a write of its own
+            with self._writing:  # at most one more waits here: other work needs these threads, too
+                self._is_write_queued = False  # later changes queue a write of their own
                 self._keep()
         except OSError as error:
             log.error("removed topics cannot be noted, it is tried again: %s", error)  # noqa: TRY400
@@ -135,27 +134,27 @@ class RemovedTopicsFile:
     # -- the disk
 
     async def kept(self, existing: Container[bytes] = ()) -> list[bytes]:
-        """What is on the disk, all that was noted until this call.
+        """Return the ids on the disk, with all changes that came before this call.
 
         Args:
-            existing: ids that exist in the present image, which was confirmed at the quorum's high
-                watermark. Where such an id was removed, that log was replaced by an earlier one.
-                What is noted later is of a later image.
+            existing: Ids that exist in the present image, which was confirmed at the quorum's high
+                watermark. Such an id in the file means that an earlier log replaced the one with
+                its removal. Later changes are of a later image.
 
         Raises:
-            OSError: the disk failed; what was noted is written with the next call.
+            OSError: the disk failed; the changes are written with the next call.
         """
         self._changes.append(partial(_drop_existing, existing))
         return await self._pool.run(self.keep)
 
     def keep(self) -> list[bytes]:
-        """Write what was noted, and say what is on the disk; on a thread that may wait."""
+        """Write the changes, and return the ids on the disk; on a thread that may wait."""
         with self._writing:
             return self._keep()
 
     def _keep(self) -> list[bytes]:
         while self._changes:
-            self._changes[0](self._noted)  # it stays in sight until it is done
+            self._changes[0](self._noted)  # a failing one stays in the queue
             self._changes.popleft()
         if self._noted != self._on_disk:
             self._disk.atomic_write(self._path, dump(self._cluster_id, self._noted))

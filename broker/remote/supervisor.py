@@ -1,11 +1,15 @@
-"""Keeps one tier process alive: starts it, asks whether it lives, kills a hung one, tries again.
+"""Supervises one tier process: starts it, checks it by heartbeats, replaces one that hangs.
 
-Runs on the broker's loop. States: "down" (waiting for the lock or the next attempt), "starting"
-(told its settings, not answered yet), "configured" (the storage plugin took them; waiting for the
-broker's listener), "up", "stopped". The first start is in two steps, so that a plugin that refuses
-its settings ends the broker's start before anything is written, and so that the metadata manager
-connects when there is a listener to connect to; every later one runs through. Local work never
-waits for any of them.
+Runs on the broker's event loop. States:
+
+- "down": Waiting for the lock, or for the next attempt.
+- "starting": It was sent its settings, and has not answered yet.
+- "configured": The storage plugin has accepted them; it waits for the broker's listener.
+- "up", "stopped".
+
+The first start has two steps. So a plugin that refuses its settings ends the broker's start before
+anything is written, and the metadata manager connects when there is a listener. Each later start
+runs through. Local work never waits for any of them.
 """
 
 import asyncio
@@ -41,9 +45,9 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_INTERVAL_MS = 1_000
 HEARTBEAT_LIMIT_MS = 15_000
-"""Counted in beats: a time in which the broker itself stood still is not the tier's silence."""
+"""Counted in heartbeats: time in which the broker itself stood still does not count."""
 STARVED_PART = 4
-"""While the tier lacks a CPU a quarter of the time counts: one that hangs is found in the end."""
+"""While the tier lacks a CPU a quarter of the time counts: a hung one is found in the end."""
 CONFIGURE_LIMIT_MS = 60_000
 STOP_LIMIT_MS = 5_000
 LOCK_RETRY_MS = 50
@@ -63,18 +67,18 @@ class Spawn(Protocol):
 
 
 class TierEvents(Protocol):
-    """Takes what comes from a tier process; on the broker's loop."""
+    """Handles messages and state changes of a tier process, on the broker's event loop."""
 
     def on_request(self, received: Received, reply: Reply) -> None:
-        """It asks or tells something."""
+        """Handle a request or a report of the tier."""
         ...
 
     def on_up(self) -> None:
-        """It works: it knows nothing yet."""
+        """Handle a tier that is up; it has no partitions yet."""
         ...
 
     def on_down(self) -> None:
-        """It has ended, and with it all that it knew."""
+        """Handle the end of the tier; its state is lost."""
         ...
 
 
@@ -85,7 +89,7 @@ class Supervisor:
         state: "down", "starting", "configured", "up" or "stopped".
         reason: why it is not up; "" when it is.
         public_settings: names of the plugin's settings that are no secrets, prefix removed.
-        store: which one the plugin has; None before it took its settings.
+        store: identity of the plugin's store; None before the plugin has accepted its settings.
     """
 
     def __init__(
@@ -105,7 +109,7 @@ class Supervisor:
         self.public_settings: frozenset[str] = frozenset()
         self.store: StoreIdentity | None = None
         self._endpoint: Endpoint | None = None
-        self._given: TierConfig | None = None  # what the tier goes by; None before it is configured
+        self._given: TierConfig | None = None  # the tier's present settings; None before it has any
         self._process: ChildProcess | None = None
         self._dying: list[ChildProcess] = []
         self._timers: list[Timer] = []
@@ -127,20 +131,22 @@ class Supervisor:
         return self._process.pid if self._process is not None else None
 
     async def start(self) -> None:
-        """Start the tier and wait until the storage plugin took its settings.
+        """Start the tier and wait until the storage plugin has accepted its settings.
 
         Raises:
-            TierStartError: it refused them, or died over them.
+            TierStartError: it refused them, or its process ended.
         """
         self._first = self._loop.create_future()
         self._attempt()
         await self._first
 
     async def connect(self, client_settings: Mapping[str, str]) -> None:
-        """The broker takes connections: have the metadata manager connect, wait until it is up.
+        """Have the metadata manager connect, and wait until the tier is up.
+
+        Call it when the broker takes connections.
 
         Raises:
-            TierStartError: it refused its settings, or died over them.
+            TierStartError: it refused its settings, or its process ended.
         """
         self._first = self._loop.create_future()
         self._connect_message = Connect(dict(client_settings))
@@ -149,12 +155,12 @@ class Supervisor:
         await self._first
 
     def reconfigure(self, config: TierConfig) -> None:
-        """Settings changed: for the running tier and for all that come after it."""
+        """Take changed settings, for the running tier and for all later ones."""
         self._config = config
         self._hand_on()
 
     def _hand_on(self) -> None:
-        """Give the tier settings that changed since it got its own."""
+        """Send the tier settings that changed since it got its own."""
         if self._given not in (None, self._config) and self._endpoint is not None:
             self._endpoint.ask(Reconfigure(self._config))
             self._given = self._config
@@ -181,12 +187,12 @@ class Supervisor:
         self._timers.append(self._scheduler.every(HEARTBEAT_INTERVAL_MS, self._beat, "tier-beat"))
 
     def _start_process(self) -> socket.socket | None:
-        """Start the child; our end of its link, or None while the one before is not gone.
+        """Start the child; returns our end of its link, or None while the former child is alive.
 
         Raises:
             OSError: no lock, no descriptors, no process; nothing is left open.
         """
-        # One whose lock file was removed is not known by its lock.
+        # A child whose lock file was removed is not found by the lock.
         self._dying = [process for process in self._dying if process.exit_code() is None]
         if self._dying:
             return None
@@ -194,7 +200,7 @@ class Supervisor:
         lock = take_tier_lock(self._disk, Path(config.state_dir))
         if lock is None:
             return None
-        try:  # from its start on the child alone holds the lock
+        try:  # once started, only the child holds the lock
             ours, theirs = make_socket_pair()
             with theirs:
                 try:
@@ -210,7 +216,7 @@ class Supervisor:
         """The link to the child that was started.
 
         Raises:
-            OSError: the loop cannot watch it; the child is killed.
+            OSError: the event loop cannot watch it; the child is killed.
         """
         endpoint = Endpoint(self._events.on_request, lambda: self._ended(endpoint))
         try:
@@ -229,7 +235,7 @@ class Supervisor:
             self._process = None
 
     def _cannot_start(self, error: OSError) -> None:
-        """It may go better later: descriptors, memory and disks come back."""
+        """Try again later: descriptors, memory or disk may be there again."""
         self.reason = f"the tier process cannot be started: {error}"
         if self._fail_first(self.reason):
             return
@@ -237,7 +243,7 @@ class Supervisor:
         self._try_again()
 
     def _fail_first(self, reason: str) -> bool:
-        """End the broker's start if it still waits for the tier; say whether it did."""
+        """Fail the broker's start if it still waits for the tier; returns whether it did."""
         if self._first is None or self._first.done():
             return False
         self.state = "stopped"
@@ -307,12 +313,12 @@ class Supervisor:
         if endpoint is None:
             return
         beat_ms = self._clock.monotonic_ms()
-        # A late beat says that this loop stood still; what the tier sent then is not read yet.
+        # A late heartbeat means that this loop stood still; messages from then are not read yet.
         passed_ms = min(beat_ms - self._last_beat_ms, 2 * HEARTBEAT_INTERVAL_MS)
         self._last_beat_ms = beat_ms
-        # Nor is it silent of its own will while it has no CPU, and a new one would not have it.
+        # A tier without a CPU cannot answer, and another one would not have a CPU either.
         self._silent_ms += max(passed_ms - self._starved_since_ms(), passed_ms / STARVED_PART)
-        if self.state == "configured":  # it is asked nothing; a dead tier's link ends
+        if self.state == "configured":  # no heartbeat is sent; a dead tier's link ends
             self._silent_ms = 0
             return
         limit_ms = HEARTBEAT_LIMIT_MS if self.state == "up" else CONFIGURE_LIMIT_MS
@@ -325,9 +331,9 @@ class Supervisor:
             endpoint.ask(Heartbeat()).add_done_callback(self._sign_of_life)
 
     def _starved_since_ms(self) -> float:
-        """How long the tier waited for CPUs since this was called, if it is silent."""
+        """Time that a silent tier waited for CPUs since the last call."""
         if self._process is None or self._silent_ms < HEARTBEAT_INTERVAL_MS:
-            self._starved_ms = 0  # it costs some time to ask
+            self._starved_ms = 0  # reading it costs time
             return 0
         before_ms, self._starved_ms = self._starved_ms, self._process.starved_ms()
         return max(0.0, self._starved_ms - before_ms) if before_ms else 0
@@ -342,7 +348,7 @@ class Supervisor:
             self._process.kill()
 
     def _ended(self, endpoint: Endpoint) -> None:
-        """The link ended: on the loop's thread, or on a thread that tried to send."""
+        """Handle the end of the link, on the loop's thread or on one that tried to send."""
         self._loop.call_soon_threadsafe(self._after_end, endpoint)
 
     def _after_end(self, endpoint: Endpoint) -> None:
@@ -368,7 +374,7 @@ class Supervisor:
         self._try_again()
 
     def ask(self, message: AnyMessage) -> "ThreadFuture[Received]":
-        """Ask the tier; fails at once with LinkEndedError while it is not up."""
+        """Send a request; it fails at once with LinkEndedError while the tier is not up."""
         endpoint = self.endpoint
         if endpoint is None:
             future: ThreadFuture[Received] = ThreadFuture()
@@ -377,12 +383,12 @@ class Supervisor:
         return endpoint.ask(message)
 
     def tell(self, message: AnyMessage) -> None:
-        """Tell the tier something, if it is up."""
+        """Send a message without an answer; dropped while the tier is not up."""
         if self.endpoint is not None:
             self.endpoint.tell(message)
 
     async def stop(self) -> None:
-        """Let copies be cancelled and the tier end; kill it if it does not."""
+        """Cancel copies and end the tier; it is killed after `STOP_LIMIT_MS`."""
         endpoint, was = self.endpoint, self.state
         self.state, self.reason = "stopped", "stopped"
         if endpoint is not None and was == "up":
@@ -398,7 +404,7 @@ class Supervisor:
         await self._reap()
 
     async def _reap(self) -> None:
-        """Wait until all processes are gone, kill those that take too long."""
+        """Wait until all processes have ended; kills them after `STOP_LIMIT_MS`."""
         if self._process is not None:
             self._dying.append(self._process)
             self._process = None

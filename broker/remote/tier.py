@@ -1,7 +1,7 @@
-"""The broker's side of the remote tier, as the rest of the broker sees it.
+"""The broker's side of the remote tier, as the rest of the broker uses it.
 
-Made only when `remote.log.storage.system.enable=true`: off means that no `RemoteTier` exists, and
-so no process, no directory and no topic.
+Made only when `remote.log.storage.system.enable=true`. Else there is no `RemoteTier`, and so no
+process, no directory and no topic.
 """
 
 import asyncio
@@ -52,12 +52,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TierState:
-    """How the tier is, for health pages.
+    """The state of the tier, for health pages.
 
     Attributes:
         process: "down", "starting", "configured", "up" or "stopped".
-        reasons: what is wrong; empty when all is well.
-        assigned, ready: partitions told to the tier, and those whose metadata it has caught up
+        reasons: of being unhealthy; empty when it is healthy.
+        assigned, ready: partitions sent to the tier, and those whose metadata it has caught up
             with.
     """
 
@@ -70,14 +70,14 @@ class TierState:
 
 
 class RemoteTier:
-    """Starts and watches the tier process, asks it, and answers its questions.
+    """Starts and watches the tier process, sends it requests, and answers its own.
 
     Attributes:
-        validations: how many partitions the tier has validated.
-        metrics: what the tier counts.
-        removed_topics: of which the remote store has to follow.
-        store_faults: makes the faults of the store that are in force when a tier comes up.
-        on_store_fault: told of each hit of one.
+        validations: Count of the partitions that the tier has validated.
+        metrics: The tier's page of metrics.
+        removed_topics: Topics whose remote data is still to be deleted.
+        store_faults: Makes the faults of the store that are in force when a tier comes up.
+        on_store_fault: Called with each hit of one.
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class RemoteTier:
         loop: asyncio.AbstractEventLoop,
         spawn: Spawn = start_tier_process,
     ) -> None:
-        """Wire up what needs no data; nothing is started."""
+        """Connect the parts; nothing is started."""
         self._ports, self._loop = ports, loop
         self.config = self._own(config)
         self.validations = ValidationTally(ports.clock)
         self._health: Health | None = None
-        self._last_words: list[str] = []  # what was wrong with the whole tier when it ended
+        self._last_words: list[str] = []  # the whole tier's health reasons when it ended
         self._answers: BrokerAnswers | None = None
         self._supervisor = Supervisor(self.config, ports, loop, self, spawn)
         self._led_reported: list[int] = []
@@ -118,12 +118,12 @@ class RemoteTier:
 
     @property
     def store(self) -> RemoteStore | None:
-        """For the registration of the broker; None before the plugin took its settings."""
+        """The store for the broker's registration; None before the plugin accepted its settings."""
         store = self._supervisor.store
         return None if store is None else RemoteStore(*store)
 
     def _own(self, config: TierConfig) -> TierConfig:
-        """The settings with how far our clock is moved."""
+        """The settings with the offset of this broker's wall clock."""
         return dataclasses.replace(config, wall_offset_ms=offset_of(self._ports.clock))
 
     def attach(
@@ -132,7 +132,7 @@ class RemoteTier:
         metadata: MetadataNode,
         controller: ControllerQuestions,
     ) -> None:
-        """Say what there is to answer from, before clients are served."""
+        """Take the parts that answers come from; call it before clients are served."""
         self._replicas, self._metadata = replicas, metadata
         self._fetches.attach(replicas.metrics)
         self._states.attach(replicas.metrics)
@@ -160,9 +160,9 @@ class RemoteTier:
         )
 
     async def start(self) -> None:
-        """Start the tier process; done when the storage plugin has taken its settings.
+        """Start the tier process; done when the storage plugin has accepted its settings.
 
-        Nothing else of the broker is needed for it, and nothing is written before.
+        It needs nothing else of the broker, and nothing is written before.
 
         Raises:
             TierStartError: a plugin cannot be loaded or refuses its settings (key and cause named).
@@ -170,11 +170,11 @@ class RemoteTier:
         await self._supervisor.start()
 
     async def connect(self, client_settings: Mapping[str, str]) -> None:
-        """Let the tier work: the broker is attached and takes its Kafka clients' connections.
+        """Let the tier work: the broker is attached and accepts its Kafka clients' connections.
 
         Args:
-            client_settings: how these reach it and authenticate themselves; for this tier process
-                and all that come after it.
+            client_settings: address and authentication for these clients, for this tier process and
+                all later ones.
 
         Raises:
             TierStartError: the metadata manager refuses its settings.
@@ -189,7 +189,7 @@ class RemoteTier:
             self._supervisor.reconfigure(config)
 
     async def set_store_faults(self) -> bool:
-        """Have `store_faults` in force; False where no tier is up now: the next one begins so."""
+        """Put `store_faults` in force; False: no tier is up, and the next one begins with them."""
         asked = self._supervisor.ask(SetStoreFaults(self.store_faults()))
         try:
             await asyncio.wrap_future(asked, loop=self._loop)
@@ -198,12 +198,12 @@ class RemoteTier:
         return True
 
     async def run_passes(self) -> None:
-        """Have everything copied and expired that is due; done when the tier has.
+        """Copy and expire everything that is due; done when the tier has.
 
-        It goes by the broker's wall clock, also where that was moved just now.
+        The tier uses the broker's wall clock, also if that was moved just now.
 
         Raises:
-            LinkEndedError, LinkFailureError: there is no tier, or it ended over it.
+            LinkEndedError, LinkFailureError: there is no tier, or it ended during the passes.
         """
         self.reconfigure(self.config)
         await asyncio.wrap_future(self._supervisor.ask(RunPasses()), loop=self._loop)
@@ -237,7 +237,7 @@ class RemoteTier:
         above: Sequence[EpochEntry],
         done: Callable[[AuxiliaryStateAnswer | KafkaError], None],
     ) -> None:
-        """See `RemoteReads.auxiliary_state`."""
+        """Ask for a segment's state by `RemoteReads.auxiliary_state`, and count it."""
         self._states.building(partition.topic)
 
         def answered(state: AuxiliaryStateAnswer | KafkaError) -> None:
@@ -248,7 +248,7 @@ class RemoteTier:
         self._reads.auxiliary_state(partition, offset, epoch, above, answered)
 
     def _read_ended(self, read: RemoteRead, done: "asyncio.Future[RemoteFetched]") -> None:
-        if done.cancelled():  # it is late: the answer goes without it
+        if done.cancelled():  # it is late: the answer is sent without it
             self._fetches.expired()
         elif done.exception() is not None:
             self._fetches.failed(read.topic)
@@ -263,7 +263,7 @@ class RemoteTier:
             self._fetches.look_up_expired(where)
 
     def highest_tiered_offset(self, topic_partition: TopicPartition) -> int:
-        """Last offset (inclusive) that is in the remote tier, -1 if none (ListOffsets -5)."""
+        """Last offset (inclusive) of the run in the remote tier, -1 if none (ListOffsets -5)."""
         partition = self._replicas.get(topic_partition)
         return -1 if partition is None else partition.log.copied_through
 
@@ -277,17 +277,17 @@ class RemoteTier:
     # -- changes
 
     def on_replicas(self, events: ReplicaEvents) -> None:
-        """Roles, epochs, settings or the set of partitions changed."""
+        """Report changes of roles, epochs, settings or the set of partitions to the tier."""
         self._assignments.on_replicas(events)
         led = self._led_metadata_partitions()
         if events.topics_deleted or led != self._led_reported:
-            # Behind what is given up: the remover finds no partition of a topic that is gone.
+            # After the removed ones are reported: the remover then finds no partition of them.
             self._assignments.when_reported(
                 lambda: self._report_image(self._led_metadata_partitions())
             )
 
     def _report_image(self, led: list[int]) -> None:
-        """Wake the remover: topics went away, or metadata partitions moved."""
+        """Wake the remover: topics were removed, or metadata partitions have other leaders."""
         self._supervisor.tell(ImageChanged(led))
         self._led_reported = led
 
@@ -298,17 +298,17 @@ class RemoteTier:
         node_id = self.config.node_id
         return [index for index, found in topic.partitions.items() if found.leader == node_id]
 
-    # -- what the supervisor tells of its process
+    # -- calls of the supervisor
 
     def on_request(self, received: Received, reply: Reply) -> None:
-        """The tier asks or tells something."""
+        """Answer a request or take a report of the tier."""
         if isinstance(received.message, StoreFaultHit):
             self.on_store_fault(received.message)
         elif self._answers is not None:
             self._answers(received, reply)
 
     def on_up(self) -> None:
-        """The tier works: it is told everything."""
+        """Send everything to a new tier: faults, partitions, the image."""
         faults = self.store_faults()
         if faults:
             self._supervisor.tell(SetStoreFaults(faults))
@@ -316,27 +316,27 @@ class RemoteTier:
         self._report_image(self._led_metadata_partitions())
 
     def on_down(self) -> None:
-        """The tier has ended: nothing that it was asked will be answered."""
+        """End all reads: the tier has ended, and answers nothing more."""
         unhealthy = () if self._health is None else self._health.unhealthy
         self._last_words = [each.reason for each in unhealthy if each.partition < 0]
         self._health = None
-        if self._answers is not None:  # else it ended before the broker was attached: none reads
+        if self._answers is not None:  # else it ended before the broker was attached: no reads yet
             self._reads.on_tier_down()
 
-    # -- what the tier reports
+    # -- reports of the tier
 
     def on_health(self, health: Health) -> None:
-        """How the tier is."""
+        """Take the tier's latest health."""
         self._health = health
 
     def warnings(self) -> list[str]:
-        """What takes longer than it should, or fails for long and harms nobody yet."""
+        """Reasons for `yellow`: late, or failing for long without harm to clients yet."""
         yellow = () if self._health is None else self._health.yellow
         return [*self.validations.late(), *yellow]
 
     @property
     def totals(self) -> Mapping[str, float]:
-        """What the tier has counted since its start, see `Health`; nothing unless up."""
+        """The tier's counts since its start, by the names of `Health`; empty unless it is up."""
         return {} if self._health is None else self._health.totals
 
     def unhealthy_partitions(self) -> dict[tuple[bytes, int], str]:
@@ -347,7 +347,7 @@ class RemoteTier:
         }
 
     def state(self) -> TierState:
-        """How the tier is now."""
+        """The present state, with the reasons of being unhealthy."""
         supervisor, health = self._supervisor, self._health
         reasons: list[str] = []
         if supervisor.reason:

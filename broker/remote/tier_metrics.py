@@ -1,8 +1,8 @@
-"""The tier's page of metrics, as the broker shows it: text that is handed on unread.
+"""The tier's page of metrics as the broker serves it: text that is passed on unread.
 
-The tier is asked for it when somebody scrapes, piece by piece: each piece is a few milliseconds of
-the tier's thread and a small frame on the link, so heartbeats and reads go in between. A page that
-does not come in time continues coming; until it is here its predecessor is shown, and its age.
+A scrape asks the tier for it, piece by piece. Each piece is a few milliseconds of the tier's thread
+and a small frame on the link, so heartbeats and reads go in between. A page that is late is still
+received; until it is complete the one before is served, with its age.
 """
 
 import asyncio
@@ -16,19 +16,19 @@ from runtime.clock import Clock
 from runtime.metrics import Registry
 
 WAIT_MS: Final = 2_000
-"""How long a scrape waits for the tier: scrapers give up after 10 s, and some sooner."""
+"""Time that a scrape waits for the tier: scrapers give up after 10 s, and some sooner."""
 
 
 class Asks(Protocol):
-    """A way to the tier."""
+    """Sends requests to the tier."""
 
     def ask(self, message: AnyMessage) -> "ThreadFuture[Received]":
-        """Ask the tier; fails with LinkEndedError when it ends, or is not there."""
+        """Send one; it fails with LinkEndedError when the tier ends, or is not up."""
         ...
 
 
 class TierMetrics:
-    """Asks for pages, one at a time, on the broker's loop; keeps the last one."""
+    """Asks for pages, one at a time, on the broker's event loop; keeps the last one."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class TierMetrics:
     ) -> None:
         self._tier, self._clock, self._loop = tier, clock, loop
         self._number = 0
-        self._coming: asyncio.Future[None] | None = None  # done when the page is here, or will not
+        self._coming: asyncio.Future[None] | None = None  # done when the page has come or failed
         self._last: Sequence[bytes] = ()
         self._last_ms: int | None = None
         metrics.gauge(
@@ -49,7 +49,7 @@ class TierMetrics:
         )
 
     async def page(self) -> Sequence[bytes]:
-        """The page of this moment, or the last one where the tier is late or away."""
+        """The present page, or the last one while the tier is late or not up."""
         if self._coming is None:
             self._begin()
         if self._coming is not None:

@@ -1,23 +1,23 @@
 """Replicas move from one log directory of this broker to another (KIP-113).
 
-| step | where | what a crash leaves |
-|---|---|---|
-| 1 the future directory is made, then the client hears that the move is accepted | pool | a move \
-that the next start begins again |
-| 2 segments are copied, a piece at a time, while the replica serves on | pool | the same |
-| 3 little is missing: the log is rolled and leased, and the rest is copied | pool | the same |
-| 4 the log is renamed away, the copy takes its name and is opened | pool | what a start finishes |
-| 5 the replica continues with it, and the metadata note the directory | loop | a log that a start \
-finds elsewhere, and has noted |
+The steps of a move, and what a crash during each of them leaves:
+
+1. Pool: the future directory is made, then the client gets its answer. The next start begins the
+   move again.
+2. Pool: segments are copied, a piece at a time, while the replica is served. The same.
+3. Pool: when little is missing, the log is rolled and leased, and the rest is copied. The same.
+4. Pool: the log is renamed away, the copy takes its name and is opened. A start completes the swap.
+5. Loop: the replica continues with the copy, and the metadata note the directory. A start finds the
+   log in its new directory, and has that noted.
 
 In steps 3 and 4 the replica answers NOT_LEADER_OR_FOLLOWER, and clients ask again. A leader keeps
-its epoch, its followers and what its tier has found.
+its epoch, its followers and the reports of its tier.
 
-Each target directory has its own line of moves: a disk that hangs holds up its own. What all of
-them copy is bounded by `replica.alter.log.dirs.io.max.bytes.per.second`.
+Each target directory has a queue of moves: a disk that hangs stops its own queue only. The sum of
+all copies is bounded by `replica.alter.log.dirs.io.max.bytes.per.second`.
 
 DIFFERS: Kafka refuses moves while a log directory is offline, so that a partition never has future
-logs in two directories. Here the marker of a future log names where it comes from.
+logs in two directories. Here the marker of a future log names its source directory.
 """
 
 import asyncio
@@ -43,11 +43,11 @@ from runtime.work import OnPool, Runner, Until, Work, logged
 log = logging.getLogger(__name__)
 
 SWAP_BYTES: Final = 1 << 20
-"""With so little left the log is leased for the rest."""
+"""At this size the rest is copied while the log is leased."""
 RETRY_MS: Final = 100
-"""A log that cannot be leased now, or whose files are on their way, is looked at again."""
+"""Pause before a log is tried again that cannot be leased, or whose files are being renamed."""
 PAUSE_MS: Final = 1_000
-"""The longest pause: then the rate is looked at again, which may be another."""
+"""The longest pause: after it the rate is read again, which may have changed."""
 POOL: Final = "log-moves"
 THREADS: Final = 4
 
@@ -62,33 +62,33 @@ class _MoveQueue:
 
 
 class DirectoryMoves:
-    """Those of one broker; use it from the loop's thread only."""
+    """The moves of one broker; use it from the event loop's thread only."""
 
     def __init__(
         self, logs: LogManager, replicas: ReplicaManager, ports: Ports, rate: Callable[[], int]
     ) -> None:
-        """Move nothing yet; `rate`: bytes a second, as the settings say now, 0 for none."""
+        """Move nothing yet; `rate`: the present setting, bytes a second, 0 for no limit."""
         self._logs, self._replicas, self._rate = logs, replicas, rate
         self._moves, self._clock, self._scheduler = logs.moves, ports.clock, ports.scheduler
         self._pool = ports.executors.pool(POOL, THREADS)
         self._queues: dict[LogDir, _MoveQueue] = {}
         self._one_at_a_time = asyncio.Lock()
         self._pauses: dict[Callable[[], None], None] = {}
-        # What was copied is a debt that time pays back at the rate; in thousandths of bytes.
+        # Copied bytes not yet paid for by time at the rate; in thousandths of bytes.
         self._debt, self._paid_ms = 0, ports.clock.monotonic_ms()
         self._is_stopping = False
 
-    # -- what is asked
+    # -- requests
 
     async def alter(self, tp: TopicPartition, path: str) -> None:
-        """Have a replica move; returns when a crash does not forget that.
+        """Have a replica move; returns when the move survives a crash.
 
-        The directory where it is ends a move that is under way.
+        A move to the directory in which the replica is ends a move that is under way.
 
         Args:
-            tp: which.
-            path: absolute, of a log directory of this broker. Where the replica is not made yet, it
-                will be made there.
+            tp: the replica.
+            path: absolute, of a log directory of this broker. A replica that is not made yet will
+                be made there.
 
         Raises:
             ApiError: LOG_DIR_NOT_FOUND: there is no such directory. REPLICA_NOT_AVAILABLE: no
@@ -141,9 +141,9 @@ class DirectoryMoves:
         queue.runner.start()
 
     async def resume(self, found: Sequence[FoundFuture]) -> None:
-        """Begin moves again that an earlier incarnation had not ended.
+        """Begin the moves again that an earlier incarnation of this broker had not ended.
 
-        What cannot be is removed, unless the log it came from cannot be opened now.
+        A copy whose move cannot begin is removed, unless the log it came from cannot be opened now.
         """
         for future in found:
             tp, path = future.marker.topic_partition, future.directory.path
@@ -156,7 +156,7 @@ class DirectoryMoves:
             await self._pool.run(self._moves.drop_path, tp, future.directory, future.path)
 
     def _may_be_the_last(self, future: FoundFuture) -> bool:
-        """Whether this copy may be all that can be read: the log it came from is offline."""
+        """Whether this may be the only readable copy: the log it came from is offline."""
         tp, moved = future.marker.topic_partition, future.marker.moved
         working = {one.directory_id for one in self._logs.online_dirs()}
         return tp in self._logs.refused or moved is None or moved.source not in working
@@ -167,7 +167,7 @@ class DirectoryMoves:
             del self._moves.under_way[move.topic_partition]
 
     async def _dropped(self, move: LogMove) -> None:
-        """Remove what was copied, unless its line does that at its next step."""
+        """Remove the copy, unless the queue of its target does that in its next step."""
         queue = self._queues.get(move.target)
         if queue is not None and queue.at_work is move:
             return
@@ -176,7 +176,7 @@ class DirectoryMoves:
         await self._pool.run(self._moves.drop, move)
 
     async def stop(self) -> None:
-        """Copy no more; returns when no thread has a log. The next start continues."""
+        """Stop copying; returns when no thread has a log. The next start continues."""
         self._is_stopping = True
         for proceed in list(self._pauses):
             proceed()
@@ -187,7 +187,7 @@ class DirectoryMoves:
             queue.runner.when_idle(partial(future.set_result, None))
         await asyncio.gather(*idle)
 
-    # -- what is done
+    # -- carrying out
 
     def _work(self, queue: "_MoveQueue") -> Work[None]:
         while queue.waiting and not self._is_stopping:
@@ -205,7 +205,7 @@ class DirectoryMoves:
                 )
                 self._end(move)
             queue.at_work = None
-            if move.is_over and move.source.works:  # else the copy may be the last
+            if move.is_over and move.source.works:  # else the copy may be the only one left
                 yield OnPool(self._pool, self._moves.drop, move)
             elif is_put_off:
                 queue.waiting.append(move)
@@ -213,17 +213,17 @@ class DirectoryMoves:
             yield None
 
     def _moved(self, move: LogMove) -> Work[bool]:
-        """Copy, and swap in; False: not yet."""
+        """Copy, and replace the log by the copy; False: not possible yet."""
         tp = move.topic_partition
         while self._is_wanted(move):
             present, source = self._logs.get(tp), self._logs.directory_of(tp)
             if present is None or source is None or source is move.target:
-                self._end(move)  # the replica is gone; or it was swapping when it was asked again
+                self._end(move)  # the replica is gone, or a request came during the swap
                 return True
             if present.is_offline:
                 raise KafkaStorageError(f"{tp} is offline where it is")
             if present.lease.is_truncating:
-                return False  # a size noted now would count for the bytes that come after
+                return False  # a size read now would stand for other bytes after the truncation
             move.follow(present, source)
             if move.bytes_left <= SWAP_BYTES:
                 if not self._may_swap(move):
@@ -276,7 +276,7 @@ class DirectoryMoves:
             yield Until(begin)
 
     def _may_swap(self, move: LogMove) -> bool:
-        """Whether nothing else is done to the log, and all is known of it that a copy must say."""
+        """Whether no other change of the log is under way, and its checkpoints are complete."""
         own, partition = move.log, self._replicas.get(move.topic_partition)
         return (
             partition is not None
@@ -318,6 +318,6 @@ class DirectoryMoves:
             self._replicas.serve_again(tp)
 
     def _serve_on(self, partition: Partition, led_epoch: int | None) -> None:
-        """Lead again at once, unless something else was said of it meanwhile."""
+        """Lead again at once, unless the metadata changed its role meanwhile."""
         if led_epoch is not None and self._replicas.hosting.leads_on(partition, led_epoch):
             partition.lead_on()

@@ -1,4 +1,4 @@
-"""What a client may be told about a partition that cannot do what was asked."""
+"""Errors of a partition that cannot serve a request, each with the Kafka code of its answer."""
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from local_log.errors import KafkaStorageError
@@ -17,14 +17,14 @@ class NotLeaderOrFollower(KafkaError):
 
 
 class NotValidated(KafkaStorageError):
-    """The remote tier has not found this log sound, or has found a loss: what it lacks may exist.
+    """The remote tier has not validated this log, or has found a loss.
 
-    An answer that says so is kept back for a while: clients ask again at once.
+    Records above its log end may exist, so the answer is delayed: clients ask again at once.
     """
 
 
 class OffsetNotAvailable(KafkaError):
-    """The tier has not reported yet what it holds; clients ask again."""
+    """The tier has not reported yet up to where it holds the log; clients ask again."""
 
     code = ErrorCode.OFFSET_NOT_AVAILABLE
 
@@ -36,13 +36,13 @@ class ReplicaNotAvailable(KafkaError):
 
 
 class FencedLeaderEpoch(KafkaError):
-    """The client's metadata is older than ours."""
+    """The leader epoch of the request is older than this broker's."""
 
     code = ErrorCode.FENCED_LEADER_EPOCH
 
 
 class UnknownLeaderEpoch(KafkaError):
-    """The client knows a newer leader epoch than we do."""
+    """The leader epoch of the request is newer than this broker's."""
 
     code = ErrorCode.UNKNOWN_LEADER_EPOCH
 
@@ -54,12 +54,12 @@ class NotEnoughReplicas(KafkaError):
 
 
 class NotEnoughReplicasAfterAppend(KafkaError):
-    """The records were appended, and fewer replicas are in sync than must have them."""
+    """The records were appended, but fewer replicas are in sync than `min.insync.replicas`."""
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
 class NotCommittedInTime(KafkaError):
-    """The time of a request is over before its records were committed."""
+    """The timeout of a request ended before its records were committed."""
 
     code = ErrorCode.REQUEST_TIMED_OUT

@@ -1,9 +1,10 @@
 """The passes of one fetch over its partitions until it is answered.
 
-The first pass reads the partitions that may have news for the client, later ones those that were
-noted meanwhile or did not lie at their end. What is excluded would be read as before, and brings
-neither bytes nor errors: so the answer is that of a pass over all partitions, with one exception: a
-partition that is only in the remote tier shares the byte budget with those that are read.
+The first pass reads the partitions that may have news for the client. Later passes read those that
+changed meanwhile or were not at their end. A partition that is left out would be read as before,
+and brings neither bytes nor errors. So the answer is that of a pass over all partitions, with one
+exception: a partition that is only in the remote tier shares the byte budget with those that are
+read.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,17 +17,17 @@ from runtime.work import Steps
 FEW_PARTITIONS = 16
 
 SLICE_PARTITIONS = 500
-"""After so many the loop may serve somebody else."""
+"""After so many the event loop runs other work."""
 
 _order_of_read = attrgetter("fetch.order")
 
 
 class FetchPasses:
-    """What one fetch has seen of its partitions.
+    """The state of one fetch: which of its partitions it has read.
 
     Args:
         context: the fetch.
-        few: so many partitions are read again as a whole, which costs less than to note them.
+        few: up to so many partitions are all read again, which costs less than to note them.
     """
 
     __slots__ = (
@@ -50,7 +51,7 @@ class FetchPasses:
         self._restless: set[FetchPartition] = set()  # once parked: those not at their end
 
     def due(self) -> Sequence[FetchPartition]:
-        """What to read now, in the order of the fetch."""
+        """The partitions to read now, in the order of the fetch."""
         context = self.context
         if self._reads_all:
             if self._is_parked:
@@ -62,12 +63,12 @@ class FetchPasses:
         return sorted(self._restless | context.noted(), key=order_of)
 
     def take(self, reads: Sequence[PartitionRead], *, watches: bool = False) -> None:
-        """Take what was read in this iteration of the loop.
+        """Take the reads of this iteration of the event loop.
 
         Args:
             reads: in the order of the fetch.
-            watches: they are one of several slices: what happens to these partitions before the
-                fetch is parked must be noted.
+            watches: they are one of several slices: changes of these partitions before the fetch
+                is parked must be noted.
         """
         self._is_watching |= watches or self._is_parked
         if self._is_watching:
@@ -90,7 +91,7 @@ class FetchPasses:
         self._is_parked = True
 
     def begin_again(self) -> None:
-        """Forget the first pass, which could not be taken whole."""
+        """Forget the first pass, which could not be completed."""
         self._reads, self._seen, self._restless = [], {}, set()
 
     def _watch(self, reads: Sequence[PartitionRead]) -> None:
@@ -109,7 +110,7 @@ class FetchPasses:
                 restless.add(read.fetch)
 
     def answer(self) -> Steps[list[PartitionRead]]:
-        """Choose what goes into the answer; the client has then been told.
+        """Choose the partitions of the answer, and end the fetch.
 
         Yields between slices of them.
         """
@@ -129,7 +130,7 @@ class FetchPasses:
         return chosen
 
     def leave(self) -> None:
-        """Call it at the end: what was not answered must be read by the next fetch."""
+        """Call it at the end: the next fetch must read what was not answered."""
         if not self._is_over:
             self._is_over = True
             to_read: Iterable[FetchPartition] = (read.fetch for read in self._reads)
@@ -139,5 +140,5 @@ class FetchPasses:
             self._forget()
 
     def _forget(self) -> None:
-        """A timer may hold this fetch for some time to come."""
+        """Free the reads: a timer may hold this fetch for a while."""
         self._reads, self._seen, self._restless = [], {}, set()

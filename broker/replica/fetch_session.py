@@ -1,14 +1,14 @@
-"""Fetch sessions (KIP-227): what a consumer asks for is remembered, so that it sends changes only.
+"""Fetch sessions (KIP-227): the broker keeps a consumer's request, which then sends changes only.
 
-A session is a list of partitions with the fetch position of each and what the client was last told.
-An incremental answer leaves out partitions about which there is nothing new; those that brought
-data move to the end of the list, so that no partition starves behind a busy one.
+A session is a list of partitions with the fetch position of each and the values of the last answer.
+An incremental answer leaves out partitions without news. Partitions that brought data move to the
+end of the list, so that no partition starves behind a busy one.
 
-A session also knows which of its partitions may have news, see `fetch_passes`, so that a request of
+A session also has the set of its partitions that may have news, see `fetch_passes`. So a request of
 a client that is at the end of nearly all of them costs what changed.
 
-The cache is bounded. Who gets no slot is served without a session (session id 0), which every
-client understands. Pure but for the rng that draw session ids.
+The cache is bounded. A client without a slot is served without a session (session id 0), which
+every client supports. Pure but for the random session ids.
 """
 
 from collections import OrderedDict
@@ -30,9 +30,9 @@ FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
 order_of = attrgetter("order")
 SLICE_PARTITIONS: Final = 500
-"""So many of a session are taken in an iteration of the loop."""
+"""Partitions of a session in one iteration of the event loop."""
 PARTITIONS_MAX: Final = 500_000
-"""Of all sessions together: some 350 bytes each, also of topics that nobody has."""
+"""Of all sessions together: some 350 bytes each, including partitions that do not exist."""
 EVICTION_MS: Final = 120_000
 """A session that was used within this time keeps its slot."""
 
@@ -49,11 +49,11 @@ class FetchSession:
     """One client's standing request.
 
     Attributes:
-        epoch: what the next request must carry.
-        with_ids: topics are named by id (version 13 on); fixed for the session's lifetime.
-        pending: partitions that the next fetch must look at, whatever happens until then.
-        is_in_use: a fetch of it is not answered yet.
-        is_gone: it left the cache.
+        epoch: Required in the next request.
+        with_ids: Topics are named by id (version 13 on); fixed for the session's lifetime.
+        pending: Partitions that the next fetch must look at in any case.
+        is_in_use: A fetch of it is not answered yet.
+        is_gone: It left the cache.
     """
 
     id: int
@@ -74,12 +74,12 @@ class FetchSession:
         self.partitions.move_to_end(fetch.key)
 
     def named(self, partition: Partition) -> FetchPartition | None:
-        """How a partition is asked for."""
+        """The client's entry for a partition."""
         name = partition.topic_id if self.with_ids else partition.topic
         return self.partitions.get((name, partition.partition))
 
     def drop(self) -> None:
-        """It leaves the cache."""
+        """Mark it as gone from the cache; its watch ends with the last fetch."""
         self.is_gone = True
         if not self.is_in_use:
             self.watch.close()
@@ -89,7 +89,7 @@ class FetchContext:
     """One request seen through its session: which partitions to read, and what to answer.
 
     Attributes:
-        partitions: those to look at first, in their order; the others have no news.
+        partitions: Those to look at first, in their order; the others have no news.
     """
 
     __slots__ = ("_by_key", "_full", "_owns_session", "_session", "_watch", "partitions")
@@ -103,7 +103,7 @@ class FetchContext:
     ) -> None:
         self._session, self._full = session, full
         self.partitions = partitions
-        # Two fetches of one session at a time: the second looks for itself.
+        # Two fetches of one session at a time: the second one looks at all partitions.
         self._owns_session = session is not None and not session.is_in_use
         self._by_key: dict[PartitionKey, list[FetchPartition]] | None = None
         if session is not None and self._owns_session:
@@ -116,17 +116,17 @@ class FetchContext:
 
     @property
     def session_id(self) -> int:
-        """What the answer carries; 0 without a session."""
+        """Session id of the answer; 0 without a session."""
         return NO_SESSION if self._session is None else self._session.id
 
     @property
     def has_session(self) -> bool:
-        """Whether later fetches continue where this one ends."""
+        """Whether later fetches continue at the end of this one."""
         return self._session is not None
 
     @property
     def watch(self) -> FetchWatch[Partition]:
-        """Notes what happens in the partitions that were looked at."""
+        """Notes changes of the partitions that were looked at."""
         if self._watch is None:
             self._watch = FetchWatch()
         return self._watch
@@ -143,7 +143,7 @@ class FetchContext:
         return list(self._session.partitions.values())
 
     def noted(self) -> set[FetchPartition]:
-        """How the client asked for what was noted; what it asks for no more is let go."""
+        """The client's entries for the changed partitions; it stops watching those without one."""
         found: set[FetchPartition] = set()
         for partition in self.watch.take_changed():
             named = self.named(partition)
@@ -153,7 +153,7 @@ class FetchContext:
         return found
 
     def named(self, partition: Partition) -> Sequence[FetchPartition]:
-        """How the client asked for a partition."""
+        """The client's entries for a partition."""
         if self._session is not None and not self._full:
             found = self._session.named(partition)
             return () if found is None else (found,)
@@ -168,9 +168,9 @@ class FetchContext:
         return ()
 
     def end(self, pending: Iterable[FetchPartition] = ()) -> None:
-        """The fetch is over; the next one of the session must look at these, and at what changes.
+        """End the fetch; the next one of the session looks at `pending` and at what changes.
 
-        Without an answer that is all it has looked at.
+        `pending`: all that this fetch has looked at, if it was not answered.
         """
         session = self._session
         if not self._owns_session:
@@ -184,7 +184,7 @@ class FetchContext:
             session.pending.update(pending)
 
     def to_answer(self, reads: Sequence[PartitionRead]) -> Sequence[PartitionRead]:
-        """Choose what goes into the answer, and remember what the client has then been told."""
+        """Choose the partitions of the answer, and keep their values as sent."""
         session = self._session
         if session is None:
             return reads
@@ -207,7 +207,7 @@ class FetchContext:
             if not self._full and not news:
                 continue
             chosen.append(read)
-            # After an error the next answer must name the partition again, whatever it says.
+            # After an error the next answer must name the partition again, changed or not.
             fetch.sent_high_watermark = -1 if read.error else read.high_watermark
             fetch.sent_log_start_offset = read.log_start_offset
             if read.size_bytes > 0 and fetch.key in session.partitions:
@@ -286,7 +286,7 @@ class FetchSessionCache:
                     session.watch.leave(partition)
                 if number % SLICE_PARTITIONS == 0:
                     yield
-        # A partition that was named again or forgotten meanwhile is another one now.
+        # A partition that was named again or forgotten meanwhile has another entry now.
         known = session.partitions
         found = [fetch for fetch in session.pending if known.get(fetch.key) is fetch]
         if len(found) != len(session.pending):
@@ -302,7 +302,7 @@ class FetchSessionCache:
     def _create(
         self, asked: Sequence[FetchPartition], *, with_ids: bool, now_ms: int
     ) -> Steps[FetchSession | None]:
-        """Make a session if there is a slot for it; nobody else sees it before it is whole."""
+        """Make a session if there is a slot for it; it enters the cache when it is complete."""
         if not asked or not self._has_slot(now_ms, len(asked)):
             return None
         partitions: OrderedDict[PartitionKey, FetchPartition] = OrderedDict()
@@ -326,9 +326,9 @@ class FetchSessionCache:
         return session
 
     def _has_slot(self, now_ms: int, partitions: int) -> bool:
-        """Whether a session of so many partitions has a place.
+        """Whether there is a slot for a session of so many partitions.
 
-        Sessions whose owners have not come for long give theirs up.
+        Evicts sessions that were not used for `EVICTION_MS`.
         """
         while (
             len(self._sessions) >= self._slots_max or self._partitions + partitions > PARTITIONS_MAX
@@ -351,7 +351,7 @@ class FetchSessionCache:
         asked: Sequence[FetchPartition],
         forgotten: Iterable[PartitionKey],
     ) -> Steps[None]:
-        """Take what a request changes; until the session leaves the cache in between."""
+        """Apply the changes of a request; stops if the session leaves the cache meanwhile."""
         for number, partition in enumerate(asked, 1):
             known = session.partitions.get(partition.key)
             if known is not None:
@@ -381,7 +381,7 @@ class FetchSessionCache:
 
 
 def forgotten_keys(request: Any, *, with_ids: bool) -> list[PartitionKey]:
-    """Partitions that a Fetch request takes out of its session.
+    """Partitions that a Fetch request removes from its session.
 
     Args:
         request: decoded struct (Any: made by the codec at run time).

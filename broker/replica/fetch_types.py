@@ -1,4 +1,4 @@
-"""What a fetch asks of one partition, and what came of it."""
+"""Request and result of a fetch, for each partition and for all of them together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,17 +12,17 @@ PartitionKey = tuple[str | bytes, int]
 
 @dataclass(slots=True, eq=False)
 class FetchPartition:
-    """One partition as a consumer asked for it.
+    """One partition as a client asked for it.
 
     Attributes:
-        topic: name; empty where the id is unknown here.
+        topic: Name; empty where the id is unknown here.
         topic_id: 16 bytes; None where the client names topics (below version 13).
-        max_bytes: bound for this partition.
-        current_leader_epoch: what the client's metadata says; -1 if it does not say.
-        last_fetched_epoch: of a replica's last record; -1 for consumers.
-        log_start_offset: a replica's own, checkpointed; -1 for consumers.
-        sent_high_watermark, sent_log_start_offset: what the session's client heard last.
-        order: a fetch reads its partitions in the order of these.
+        max_bytes: Bound for this partition.
+        current_leader_epoch: From the client's metadata; -1: not given.
+        last_fetched_epoch: Of a follower's last record; -1 for consumers.
+        log_start_offset: A follower's own, checkpointed; -1 for consumers.
+        sent_high_watermark, sent_log_start_offset: Of the last answer in this session.
+        order: Position of the partition in the order in which a fetch reads.
     """
 
     key: PartitionKey
@@ -40,18 +40,18 @@ class FetchPartition:
 
 
 class PartitionRead:
-    """What one partition answers.
+    """The result of reading one partition.
 
     Attributes:
         error: Kafka's code, 0 without.
-        aborted: aborted transactions in the read range, (producer id, first offset); None for read
+        aborted: Aborted transactions in the read range, (producer id, first offset); None for read
             uncommitted.
-        regions: whole batches to send, as they stand in files.
-        partition: where it was read, None if there is no such partition here.
-        leader: broker id and leader epoch, where the client has asked the wrong one.
-        at_end: the asker has seen everything; only something new brings another answer.
-        diverging: (epoch, end offset) up to which the asker's log agrees with ours.
-        nearer: the replica that a consumer is sent to; nothing was read here.
+        regions: Whole batches to send, as they are in the files.
+        partition: The partition that was read; None if it is not here.
+        leader: Broker id and leader epoch, for a client that asked the wrong broker.
+        at_end: The client has everything; only a change brings another answer.
+        diverging: (epoch, end offset) up to which the follower's log agrees with this one.
+        nearer: The replica that a consumer is sent to; nothing was read here.
     """
 
     __slots__ = (
@@ -86,18 +86,18 @@ class PartitionRead:
 
 @dataclass(frozen=True, slots=True)
 class FetchParams:
-    """What a fetch asks for all its partitions together.
+    """The settings of a fetch that hold for all its partitions.
 
     Attributes:
-        max_bytes: of the answer, already bounded by `fetch.max.bytes`.
-        min_bytes: answer at once when there are so many; bounded by `max_bytes`.
-        read_committed: show nothing of open or aborted transactions.
+        max_bytes: Of the answer, already bounded by `fetch.max.bytes`.
+        min_bytes: The fetch is answered once it has this many bytes; bounded by `max_bytes`.
+        read_committed: Records of open and aborted transactions are left out.
         replica_id: -1 for consumers.
-        broker_epoch: of a replica's incarnation; -1 where its version does not say.
-        listener: where it came in; leaders are named as that listener's clients reach them.
-        peer: the connection's other side.
-        may_ask_followers: a consumer that knows of replicas nearer to it (KIP-392).
-        near: brokers that are nearer to this consumer than this one; empty: it stays here.
+        broker_epoch: Of a follower's incarnation; -1 where the version of its Fetch has no field.
+        listener: Where the request arrived; leaders are named by their address on it.
+        peer: Address and port of the client.
+        may_ask_followers: The consumer can read from a replica nearer to it (KIP-392).
+        near: Brokers that are nearer to this consumer than this one; empty: it stays here.
     """
 
     version: int
@@ -115,7 +115,7 @@ class FetchParams:
 
 @dataclass(slots=True)
 class RemoteReadNeeded:
-    """A read whose offset is only in the remote tier."""
+    """A read whose offset is in the remote tier only."""
 
     index: int
     max_bytes: int
@@ -124,7 +124,7 @@ class RemoteReadNeeded:
 
 @dataclass(slots=True)
 class ColdRead:
-    """A read for which the disk must be waited for, on a pool thread."""
+    """A read that has to wait for the disk, on a pool thread."""
 
     partition: Partition
     offset: int
@@ -137,10 +137,10 @@ class FetchPass:
     """One pass over partitions of a fetch.
 
     Attributes:
-        may_wait: the disk may be waited for.
-        cold: reads that would have waited; the pass must be repeated when they are ready.
-        checked_bytes: of durable topics, whose batches were checked on the loop.
-        must_answer: the client does not wait for more bytes.
+        may_wait: Reads may wait for the disk.
+        cold: Reads that would have waited; the pass is repeated when they are ready.
+        checked_bytes: Of durable topics, whose batches were checked on the event loop.
+        must_answer: The fetch is answered without waiting for more bytes.
     """
 
     reads: list[PartitionRead] = field(default_factory=list)

@@ -1,15 +1,15 @@
-"""Notes in which partitions something happened since a fetch has looked at them.
+"""Notes the partitions in which something changed since a fetch has looked at them.
 
-A fetch of thousands of partitions looks once at all of them and then only at those that were noted:
-bytes became visible, or role, log start or existence changed. A partition that was not noted would
-answer the same again.
+A fetch of thousands of partitions looks at all of them once, then only at those that were noted:
+bytes became visible, or role, log start or existence changed. Any other partition would answer the
+same again.
 """
 
 import asyncio
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 SLICE_PARTITIONS: Final = 500
-"""So many are left in an iteration of the loop."""
+"""Partitions that are left in one iteration of the event loop."""
 
 
 class Waiter(Protocol):
@@ -23,7 +23,7 @@ class Waiter(Protocol):
 
 
 class Watched(Protocol):
-    """A partition, as far as it is watched."""
+    """The part of a partition that a watch needs."""
 
     watches: "dict[FetchWatch[Any], None]"
     log_watches: "dict[FetchWatch[Any], None]"
@@ -34,15 +34,15 @@ Partition = TypeVar("Partition", bound=Watched)
 
 
 class FetchWatch(Generic[Partition]):
-    """Is registered at each partition that was looked at.
+    """Registered at each partition that a fetch has looked at.
 
     Where no fetch is parked, a partition notes it once and forgets it until the next pass: appends
     cost nothing for a client that is not waiting.
 
     Attributes:
-        changed: partitions that were noted and not yet looked at again.
-        parked: who waits now.
-        is_replicas: a follower fetches: it waits for what is appended, not for what is visible.
+        changed: Partitions that were noted and not yet looked at again.
+        parked: The fetch that waits now.
+        is_replicas: A follower fetches: it waits for appended records, not for visible ones.
     """
 
     __slots__ = ("_watched", "changed", "is_replicas", "parked")
@@ -63,7 +63,7 @@ class FetchWatch(Generic[Partition]):
         watches[self] = None
 
     def note(self, partition: Partition) -> None:
-        """There is news in it that nobody waits for: the next fetch tells it."""
+        """Note news for the next fetch; a parked fetch does not wake for it."""
         self.changed.add(partition)
         if self.parked is None:
             self.leave(partition)

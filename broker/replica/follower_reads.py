@@ -1,11 +1,12 @@
-"""What a follower may answer to a consumer that fetches from it (KIP-392), decided from facts.
+"""Decides, from facts, what a follower answers to a consumer that fetches from it (KIP-392).
 
-The leader is the authority on where a log starts and ends. A follower gives what it knows to be
-committed, under the leader epoch that it follows. Where only the leader can tell, a consumer gets
-an error that sends it there, and never OFFSET_OUT_OF_RANGE by mistake: it would reset and skip.
+The leader is the authority on where a log starts and ends. A follower serves the records that it
+has as committed, under the leader epoch that it follows. Where only the leader has the answer, the
+consumer gets an error that sends it there. It must never get OFFSET_OUT_OF_RANGE by mistake: it
+would reset its position and skip records.
 
 DIFFERS: Kafka's follower answers OFFSET_OUT_OF_RANGE by its own log start and log end, and serves
-before it has heard of a new leader.
+before a new leader has answered it.
 """
 
 from dataclasses import dataclass
@@ -18,26 +19,27 @@ from runtime.clock import Clock
 
 
 class Heard:
-    """When a leader has last answered a Fetch of this broker.
+    """The time of a leader's last answer to a Fetch of this broker.
 
-    All partitions of one fetch session share it: an answer that leaves a partition out says that
-    nothing of it has changed.
+    All partitions of one fetch session share it: an answer that leaves a partition out confirms
+    that partition unchanged.
 
     Attributes:
-        at_ms: on the monotonic clock.
+        at_ms: on the monotonic clock; None before the first answer.
     """
 
     __slots__ = ("_clock", "_wait_ms", "at_ms")
 
     def __init__(self, clock: Clock, wait_ms: int) -> None:
-        """Nothing was heard; a Fetch waits for `wait_ms` at the most."""
+        """Begin without an answer; a Fetch waits for at most `wait_ms` at the leader."""
         self._clock, self._wait_ms = clock, wait_ms
         self.at_ms: int | None = None
 
     def answered(self, asked_ms: int) -> None:
-        """An answer is here to what was asked then.
+        """Note an answer to the Fetch that was sent at `asked_ms`.
 
-        It may have been here for long while this process slept: a leader answers within the wait.
+        The answer counts from the end of its wait at the latest: this process may have been
+        suspended while the answer lay in the socket.
         """
         self.at_ms = min(self._clock.monotonic_ms(), asked_ms + self._wait_ms)
 
@@ -49,12 +51,12 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class LeaderWord:
-    """What the leader of this leader epoch has said of a partition, whose log agrees with its own.
+    """The leader's statement on a partition, under this leader epoch; the two logs agree.
 
     Attributes:
-        log_start_offset: of the leader; -1 where it does not know it.
-        heard: when it last confirmed that; None once the partition is not asked for any more: its
-            log begins again by the remote tier, or the leader answers errors for it.
+        log_start_offset: of the leader; -1 where the leader does not have it.
+        heard: when the leader last confirmed it; None while the partition is not fetched: its log
+            begins again from the remote tier, or the leader answers errors for it.
     """
 
     log_start_offset: int
@@ -62,7 +64,7 @@ class LeaderWord:
 
 
 class FollowerRead(Enum):
-    """What becomes of a read at a follower."""
+    """The outcome of a read at a follower."""
 
     NOT_FOLLOWER = "it does not follow a leader of this epoch yet, or any more"
     LOCAL = "read from its own log, up to what is visible; nothing above that"
@@ -73,16 +75,16 @@ class FollowerRead(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerFacts:
-    """What a follower knows when it is asked for an offset.
+    """The state of a follower when a consumer asks it for an offset.
 
     Attributes:
-        word: of the leader; None: nothing under this leader epoch.
-        is_recovering: the leader was elected uncleanly, and has not settled that.
-        log_start, local_start: of its own log.
-        log_end: of its own log (exclusive).
-        visible_end: first offset that this consumer may not see: of what the leader has told, the
-            high watermark or the last stable offset.
-        knows_epoch: the epoch chain says under which leader epoch the offset was written.
+        word: Of the leader; None: nothing under this leader epoch.
+        is_recovering: The leader was elected uncleanly, and has not recovered.
+        log_start, local_start: Of the follower's log.
+        log_end: Of the follower's log (exclusive).
+        visible_end: First offset that this consumer may not see: the leader's high watermark or
+            last stable offset, as far as this broker has it.
+        knows_epoch: The epoch chain has the leader epoch of the offset.
     """
 
     word: LeaderWord | None
@@ -95,9 +97,9 @@ class FollowerFacts:
 
 
 def decide(offset: int, facts: FollowerFacts) -> FollowerRead:
-    """Say what becomes of a read at `offset`.
+    """Return the outcome of a read at `offset`.
 
-    Whether the remote tier has read what is known of its segments is asked of it with the read.
+    REMOTE does not say that the remote tier has the segment: the remote read finds that out.
     """
     word = facts.word
     if word is None:
@@ -118,10 +120,12 @@ def decide(offset: int, facts: FollowerFacts) -> FollowerRead:
 
 
 def refuse(verdict: FollowerRead, offset: int, facts: FollowerFacts, leader: str) -> None:
-    """Refuse a read that a follower may not answer; `leader` says who leads which partition.
+    """Raise the error of a read that a follower may not answer.
+
+    `leader` is the part of the error's text that names the partition and its leader.
 
     Raises:
-        NotLeaderOrFollower, OffsetOutOfRange, ReplicaNotAvailable: see `FollowerRead`.
+        NotLeaderOrFollower, OffsetOutOfRange, ReplicaNotAvailable: by `verdict`.
     """
     match verdict:
         case FollowerRead.LOCAL | FollowerRead.REMOTE:

@@ -1,6 +1,7 @@
-"""The followers of a partition that is led here: what they fetch, and the ISR that comes of it.
+"""The followers of a partition that is led here: their fetches, and the ISR that follows from them.
 
-`isr` decides; here its decisions meet the log, the clock of `Leading` and the controller.
+`isr` decides. This module connects its decisions with the log, the clock of `Leading` and the
+controller.
 """
 
 import asyncio
@@ -26,10 +27,10 @@ log = logging.getLogger(__name__)
 
 
 class CommitFutures:
-    """Futures by the end offset that the high watermark has to reach.
+    """Futures that wait until the high watermark reaches an end offset.
 
     Attributes:
-        waiting: a heap of end offset (exclusive), turn and future.
+        waiting: a heap of (end offset (exclusive), arrival, future).
     """
 
     __slots__ = ("_arrivals", "waiting")
@@ -39,29 +40,29 @@ class CommitFutures:
         self._arrivals = count()
 
     def add(self, end_offset: int) -> Future[None]:
-        """A future that is done when everything below `end_offset` (exclusive) is committed."""
+        """Return a future that is done once all below `end_offset` (exclusive) is committed."""
         future: Future[None] = asyncio.get_running_loop().create_future()
         heappush(self.waiting, (end_offset, next(self._arrivals), future))
         return future
 
     def reached(self, high_watermark: int) -> None:
-        """The high watermark has moved there."""
+        """Complete the futures up to this high watermark."""
         while self.waiting and self.waiting[0][0] <= high_watermark:
             _, _, future = heappop(self.waiting)
             if not future.done():
                 future.set_result(None)
 
     def fail(self, error: Exception) -> None:
-        """What they wait for will not come."""
+        """Fail all that wait."""
         waiting, self.waiting = self.waiting, []
         for _, _, future in waiting:
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # its client may be gone: then nobody else asks
+                future.exception()  # its client may be gone: then no task retrieves it
 
 
 class Leader(Protocol):
-    """The partition, as far as its followers know it."""
+    """The part of a led partition that its followers need."""
 
     log: PartitionLog
     topic_id: bytes
@@ -78,18 +79,18 @@ class Leader(Protocol):
         """Name and number."""
 
     def review(self, now_ms: int) -> None:
-        """See `Leading`."""
+        """Let lagging members leave the ISR, and propose followers that may join."""
 
     def advance_replicated(self) -> None:
         """Move the high watermark as far as the replicas allow."""
 
 
 class Followers:
-    """See the module; lives as long as one leadership.
+    """The followers of one partition during one leadership.
 
     Attributes:
-        in_sync: what is known of them.
-        cuts: who waits for them to checkpoint a log start.
+        in_sync: Their state.
+        cuts: Requests that wait until all in-sync followers have checkpointed a log start.
     """
 
     __slots__ = ("_leader", "_leading", "_pool", "cuts", "in_sync")
@@ -102,7 +103,7 @@ class Followers:
         committed: CommittedIsr,
         replicas: Sequence[int],
     ) -> None:
-        """Know nothing of them yet; flushes run on `pool`."""
+        """Begin without any state of them; flushes run on `pool`."""
         self._leader, self._leading, self._pool = leader, leading, pool
         self.cuts = CommitFutures()
         self.in_sync = InSyncReplicas(
@@ -120,7 +121,7 @@ class Followers:
         leading.led[leader] = None
 
     def _epoch_start(self) -> int:
-        """The first offset of this leader epoch, which the chain has since it began."""
+        """The first offset of this leader epoch, by the epoch chain."""
         newest = self._leader.log.epochs.newest
         if newest is not None and newest.epoch == self._leader.leader_epoch:
             return newest.start_offset
@@ -149,7 +150,7 @@ class Followers:
     def fetched(
         self, replica_id: int, *, broker_epoch: int, offset: int, log_start_offset: int
     ) -> None:
-        """Take note of what one of them has; its incarnation is not over."""
+        """Note a Fetch of a follower; its incarnation is not over."""
         if replica_id not in self.in_sync.followers:
             return
         may_move = self.in_sync.fetch(
@@ -166,11 +167,11 @@ class Followers:
         self._notify_cuts()
 
     def nearest(self, near: Collection[int], offset: int, peer: Peer) -> int | None:
-        """The follower to which a consumer is sent; None: it stays here.
+        """Choose the follower to which a consumer is sent; None: it stays here.
 
         Args:
             near: brokers in its rack, without this one.
-            offset: where it reads next.
+            offset: next offset that it reads.
             peer: its connection.
         """
         leader, leading = self._leader, self._leading
@@ -182,17 +183,17 @@ class Followers:
         return self.in_sync.nearest(near, offset)
 
     def sent_away(self, offset: int, peer: Peer) -> None:
-        """A consumer is told of the nearest follower."""
+        """Note that a consumer is sent to the nearest follower."""
         leader, leading = self._leader, self._leading
         reader = peer, leader.topic_id, leader.partition
         leading.sent_elsewhere.sent(reader, offset, leading.now_ms())
 
     def appended(self, first_offset: int) -> None:
-        """See `InSyncReplicas.appended`."""
+        """Note an append at the present time, by `InSyncReplicas.appended`."""
         self.in_sync.appended(first_offset, self._leading.now_ms())
 
     def high_watermark(self, own_end: int) -> int:
-        """Say up to where everything is committed, see `InSyncReplicas.high_watermark`."""
+        """Return the end of the committed records, by `InSyncReplicas.high_watermark`."""
         log = self._leader.log
         return self.in_sync.high_watermark(
             log.high_watermark,
@@ -214,16 +215,16 @@ class Followers:
     # -- log starts
 
     def reported_start(self, replica_id: int, start_offset: int) -> None:
-        """One of them was told where to begin, and needs the local segments from there on."""
+        """Keep the local segments from an offset on, at which a follower begins its log."""
         if replica_id in self.in_sync.followers.keys() - self.in_sync.isr:
             self._leading.hold(self._leader.log, start_offset)
 
     @property
     def checkpointed_log_start(self) -> int:
-        """Every replica that may lead begins at or above this, durably; LONG_MAX without any.
+        """The lowest log start of the replicas that may lead, durable; LONG_MAX without any.
 
-        Below min.insync.replicas eligible replicas outside the ISR may lead next, of which nothing
-        is known: -1. DIFFERS: Kafka waits for all brokers that live, and not for these.
+        Below min.insync.replicas eligible replicas outside the ISR may lead next, whose log start
+        is unknown: -1. DIFFERS: Kafka waits for all brokers that are alive, and not for these.
         """
         in_sync = self.in_sync
         if in_sync.may_be_under_min_isr:
@@ -233,9 +234,10 @@ class Followers:
 
     @property
     def highest_log_start(self) -> int:
-        """Where one that may lead begins, durably, at the highest; -1 without any.
+        """The highest log start of the replicas that may lead, durable; -1 without any.
 
-        It may have dropped from its disk what others have: see `Partition.set_config`.
+        That replica may have dropped records from its disk that others have: see
+        `Partition.set_config`.
         """
         in_sync = self.in_sync
         members = (in_sync.followers.get(one) for one in in_sync.maximal_isr)
@@ -258,7 +260,7 @@ class Followers:
     # -- the ISR
 
     def learn(self, committed: CommittedIsr, replicas: Sequence[int]) -> bool:
-        """Take a committed state; False: it is not newer than what is known."""
+        """Take a committed state; False: it is not newer than the present one."""
         in_sync = self.in_sync
         asked, members = in_sync.proposal, len(in_sync.isr)
         is_newer = in_sync.learn(
@@ -273,32 +275,33 @@ class Followers:
         return is_newer
 
     def set_min_insync_replicas(self, count: int) -> None:
-        """The topic's setting is another."""
+        """Take the topic's changed setting."""
         self.in_sync.min_insync_replicas = count
         self._leading.note(self._leader, self.in_sync.lacks)
 
     def isr_changed(self) -> None:
-        """A new ISR is committed: settle an unclean election, and keep the last copies safe."""
+        """Act on a new committed ISR: recover, and flush where few copies are left."""
         self._leading.note(self._leader, self.in_sync.lacks)
         self._notify_cuts()
         if len(self.in_sync.isr) > len(self.in_sync.followers):
             self._leader.log.hold.end()  # no follower needs it: all are in sync
         if self.in_sync.must_flush(len(self.in_sync.isr)):
-            flushed = self._pool.submit(self._leader.log.flush)  # nobody waits for it
+            flushed = self._pool.submit(self._leader.log.flush)  # no request waits for it
             flushed.add_done_callback(self._last_copies_flushed)
         self.offer_to_recover()
 
     @property
     def _may_recover(self) -> bool:
-        """Whether an unclean election is settled.
+        """Whether this leader has recovered from an unclean election.
 
-        DIFFERS: Kafka says with its next proposal that it has recovered. The barrier of a tiered
-        log names the election to later owners, which the metadata then name no more.
+        DIFFERS: a Kafka leader has recovered with its next proposal. Here the barrier of a tiered
+        log must be written first: it names the election to later owners. The metadata do not name
+        it after the recovery.
         """
         return self._leader.has_barrier or not self._leader.log.config.is_tiered
 
     def offer_to_recover(self) -> None:
-        """Report an unclean election as settled, if it is."""
+        """Propose the end of the recovery from an unclean election, if it may end."""
         if self._may_recover and self.in_sync.to_recover() is not None:
             self._offer()
 
@@ -309,7 +312,7 @@ class Followers:
             log.error(Incident.FSYNC_FAILED.line(partition=name, error=error))
 
     def review(self, now_ms: int) -> None:
-        """Let members leave that lag, and ask for followers that may join."""
+        """Let lagging members leave the ISR, and propose followers that may join."""
         leader, leading = self._leader, self._leading
         left = self.in_sync.to_leave(
             leader_end=leader.log.log_end_offset,
@@ -329,7 +332,7 @@ class Followers:
             self._offer()
         for replica_id in self.in_sync.followers:
             self._offer_joining(replica_id)
-        leader.advance_replicated()  # it waits no more for those that do not keep pace
+        leader.advance_replicated()  # it no longer waits for those that do not keep pace
 
     def _offer_joining(self, replica_id: int) -> None:
         leader = self._leader
@@ -353,17 +356,17 @@ class Followers:
     def _offer(self) -> None:
         self._leading.propose(self._leader)
 
-    # -- what the controller answers; asked by `IsrRequests`
+    # -- answers of the controller, from `IsrRequests`
 
     def update_failed(self) -> None:
-        """The controller has answered a proposal with an error."""
+        """Count an error in the controller's answer to a proposal."""
         self._leading.count_failed()
 
     def refused(self) -> None:
-        """The controller does not carry the proposal out, or it cannot be made."""
+        """Drop the proposal: the controller refused it, or the flush before it failed."""
         self.in_sync.refused()
         self._leader.advance_replicated()
 
     def still_undecided(self) -> None:
-        """The proposal may be carried out, now or later."""
+        """Keep the proposal open: it may be carried out, now or later."""
         self.in_sync.still_undecided()

@@ -1,13 +1,13 @@
-"""Makes the replicas here what the metadata want, without holding the event loop.
+"""Makes the replicas of this broker match the metadata, without holding the event loop.
 
-The metadata say what is wanted, all at once; directories are made, renamed and fsynced beside the
-loop, a batch at a time, and roles are taken in slices. In the order in which it was said: a name is
-free for another topic only when the directory that had it is renamed away. What is gone is not
-served from the moment it is said.
+The metadata give the wanted state at once. Directories are made, renamed and fsynced on pool
+threads, a batch at a time, and roles are taken in slices. Changes of one topic keep their order: a
+name is free for another topic only when the directory that had it is renamed away. A replica that
+is dropped is not served from that moment on.
 
-What a kill leaves: directories that nobody wants (put aside by the next start), empty ones that
-nobody was told of (opened by it), and a leader epoch in a chain in which nothing was written (cut
-off by it).
+A kill leaves three things, and the next start handles each. Directories that are no longer wanted
+are put aside. Empty directories that the metadata do not have are opened. A leader epoch without
+records is cut off the epoch chain.
 """
 
 import asyncio
@@ -49,26 +49,26 @@ from runtime.work import OnPool, Runner, Until, Work, logged
 log = logging.getLogger(__name__)
 
 Assign = Callable[[Mapping[ReplicaId, bytes]], None]
-"""Notes in the metadata which replica was made in which log directory; returns at once."""
+"""Has the metadata note which replica was made in which log directory; returns at once."""
 
 BATCH: Final = 250
 """Partitions whose directories are made or taken away together."""
 SLICE: Final = 50
-"""Partitions that are looked at in one iteration of the loop."""
+"""Partitions in one iteration of the event loop."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaEvents:
-    """What happened in one iteration of the event loop.
+    """The changes of one iteration of the event loop.
 
     Attributes:
-        led: led here from now on, or still, under other terms: epoch, replicas, in-sync replicas.
-        followed: led elsewhere, or nowhere.
-        gone: not hosted here any more; retired.
-        configured: their topic's settings have changed.
-        topics_deleted: ids of topics that the metadata hold no more, whoever hosted them.
+        led: Led here from now on, or still led with another epoch, replicas or in-sync replicas.
+        followed: Led elsewhere, or nowhere.
+        gone: Not hosted here any more; retired.
+        configured: Their topic's settings have changed.
+        topics_deleted: Ids of topics that the metadata hold no more, hosted here or not.
     """
 
     led: tuple[Partition, ...] = ()
@@ -85,19 +85,19 @@ class RaiseEpoch(Protocol):
     """Has the controller raise a leader epoch; see `LeaderEpochRequests.ask`."""
 
     def __call__(self, replica: ReplicaId, *, leader_epoch: int, used: int) -> str:
-        """Return at once: why it is in vain, "" while it may still come about."""
+        """Return at once: why the request is in vain, "" while it may still succeed."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRequests:
-    """What replicas ask of the controller.
+    """Requests of replicas to the controller; None where there is no way to it.
 
     Attributes:
-        assign: without it new replicas are served as soon as they are made.
-        raise_epoch: without it a log of a later leader epoch than the metadata's waits for a
-            person.
-        leading: without it no partition is led that has followers.
+        assign: Without it new replicas are served as soon as they are made.
+        raise_epoch: Without it a log of a later leader epoch than that of the metadata stays
+            offline until an operator acts.
+        leading: Without it no partition is led that has followers.
     """
 
     assign: Assign | None = None
@@ -109,7 +109,7 @@ NO_REQUESTS = ControllerRequests()
 
 
 class OfPartition(Protocol):
-    """What is said of one partition."""
+    """A change of one partition."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -123,9 +123,9 @@ C = TypeVar("C", bound=OfPartition)
 class ChangeQueue(Generic[C]):
     """Changes that wait; those of one topic keep their order.
 
-    A topic of one partition would wait for the thousands that somebody asked for just before
-    it. So half of each batch goes to the topics that were said last; the other half lets nobody
-    wait for ever.
+    A topic of one partition would wait for thousands of partitions that were created just before
+    it. So the second half of each batch goes to the newest topics. The first half goes to the
+    oldest ones, so that each of them gets its turn.
     """
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ class ChangeQueue(Generic[C]):
         self._size += 1
 
     def take(self, most: int) -> list[C]:
-        """Take at most so many out."""
+        """Take out at most `most` changes."""
         taken: list[C] = []
         while self._by_topic and len(taken) < most:
             is_first_half = len(taken) < (most + 1) // 2
@@ -158,7 +158,7 @@ class ChangeQueue(Generic[C]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostTarget:
-    """A replica that is to be hosted here, as the metadata say."""
+    """A replica that is to be hosted here."""
 
     topic: TopicImage
     number: int
@@ -171,7 +171,7 @@ class HostTarget:
 
     @property
     def topic_id(self) -> bytes:
-        """The topic's."""
+        """Id of the topic."""
         return self.topic.id
 
 
@@ -198,14 +198,14 @@ class Hosting:
     """The replicas that are hosted here.
 
     Attributes:
-        partitions: what is served here now.
-        offline: why a replica of this broker is not served, for people; a restart tries again.
-        pending: replicas whose files are made and whose directory is not in the metadata yet, with
-            what was asked for last.
-        is_missing_some: whether a log directory was missing or did not work at the start.
-        is_being_notified: there is more to say before `is_notified`.
-        listeners: called with what happened.
-        metrics: of the topics that are hosted.
+        partitions: Served here now.
+        offline: Why a replica of this broker is not served, for people; a restart tries again.
+        pending: Replicas whose files are made and whose directory is not in the metadata yet, with
+            the directory that was last asked for.
+        is_missing_some: A log directory was missing or did not work at the start.
+        is_being_notified: More changes come before `is_notified`.
+        listeners: Called with each `ReplicaEvents`.
+        metrics: Of the topics that are hosted.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class Hosting:
         requests: ControllerRequests,
         validations: ValidationTally | None,
     ) -> None:
-        """Host nothing yet; without `validations`, so without a tier, no tiered topic is served."""
+        """Host nothing yet; without `validations` (no tier) no tiered topic is served."""
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline: dict[TopicPartition, str] = {}
         self.pending: dict[TopicPartition, Pending] = {}
@@ -245,14 +245,14 @@ class Hosting:
             ports=ports,
         )
 
-    # -- what is said
+    # -- changes
 
     def take(self, image: MetadataImage) -> None:
-        """What is said next is said by `image`."""
+        """Take the image from which the next changes come."""
         self._image = image
 
     def want(self, wanted: Iterable[HostTarget]) -> None:
-        """Host these from now on; what was said of them before is old."""
+        """Host these from now on; earlier changes of the same replicas are outdated."""
         for one in wanted:
             self._put(one)
             partition = self.partitions.get(one.topic_partition)
@@ -260,13 +260,13 @@ class Hosting:
                 partition.pause()  # nothing more is acknowledged under an epoch that is over
 
     def serve_again(self, wanted: HostTarget) -> None:
-        """Host it as before, with a log that took the place of the one before."""
+        """Host it as before, with a log that replaced the former one."""
         self.want([wanted])
         if not self.is_being_notified:
             self.is_notified()
 
     def drop(self, gone: Iterable[RetiredReplica]) -> list[Partition]:
-        """Serve these no more, from this moment on; their directories go soon.
+        """Stop serving these at once; their directories are removed later.
 
         Returns:
             Those that were served.
@@ -284,7 +284,7 @@ class Hosting:
         return retired
 
     def _retire(self, tp: TopicPartition) -> Partition | None:
-        """Serve it no more, if it is served."""
+        """Stop serving it, if it is served."""
         partition = self.partitions.pop(tp, None)
         if partition is not None:
             hosted = self._by_topic[tp.topic]
@@ -301,13 +301,13 @@ class Hosting:
         self._unsettled[change.topic_id] += 1
 
     def is_notified(self) -> None:
-        """All is said for now: begin with it."""
+        """Begin to carry out the changes: all of them have been given."""
         self.is_being_notified = False
         self._answer_waiting()
         self._runner.start()
 
     def bar(self, names: Collection[str]) -> None:
-        """Serve those of these topics no more, from this moment on, that need a tier by now."""
+        """Stop serving those of these topics at once that need a tier which is not here."""
         if self._validations is not None:
             return
         barred: list[Partition] = []
@@ -317,7 +317,7 @@ class Hosting:
             hosted, config = list(self._by_topic[name].values()), self._config_for(name)
             log.error(Incident.TOPIC_OFFLINE.line(topic=name, count=len(hosted), reason=reason))
             for partition in hosted:
-                # Its log stays open: as that of a tiered topic it loses nothing by retention.
+                # Its log stays open: with the settings of a tiered topic retention deletes nothing.
                 partition.set_config(config)
                 self._retire(partition.topic_partition)
                 self.offline[partition.topic_partition] = reason
@@ -325,7 +325,7 @@ class Hosting:
         self.tell(ReplicaEvents(gone=tuple(barred)))
 
     def configure(self, names: Collection[str] | None) -> None:
-        """Hand changed settings to the logs of these topics, None: of all; in turns, if many."""
+        """Hand changed settings to the logs of these topics, None: of all; in slices, if many."""
         self._settings.of(self._by_topic if names is None else names & self._by_topic.keys())
 
     def is_being_made(self, tp: TopicPartition) -> bool:
@@ -333,11 +333,11 @@ class Hosting:
         return tp in self.pending or isinstance(self._newest.get(tp), HostTarget)
 
     def is_done_with(self, tp: TopicPartition) -> bool:
-        """Whether nothing waits or is carried out for it: no role comes before more is said."""
+        """Whether no change waits or is carried out for it: its role stays until the next one."""
         return tp not in self._newest
 
     def leads_on(self, partition: Partition, leader_epoch: int) -> bool:
-        """Whether nothing says that a partition is not led here under this epoch any more."""
+        """Whether no change ends this broker's leadership of it under this epoch."""
         change = self._newest.get(partition.topic_partition)
         if isinstance(change, HostTarget):
             said = change.partition
@@ -350,10 +350,10 @@ class Hosting:
         """How many changes wait, or are being carried out."""
         return len(self._newest)
 
-    # -- who waits
+    # -- waiting
 
     def settled(self, topic_ids: Collection[bytes]) -> Future[None] | None:
-        """Wait until nothing of these topics is being made, changed or taken away any more.
+        """Wait until no replica of these topics is being made, changed or removed.
 
         Returns:
             None when that is so already.
@@ -366,14 +366,14 @@ class Hosting:
         return future
 
     async def caught_up(self) -> None:
-        """Wait until all that was said is done, but for what the controller has to note."""
+        """Wait until all changes are carried out, except for directories the controller notes."""
         while self.is_being_notified or self._queue or self._newest:
             future: Future[None] = asyncio.get_running_loop().create_future()
             self._until_idle.append(future)
             await future
 
     async def stop(self) -> None:
-        """Make nothing more; directories that are to go still go."""
+        """Make no more replicas; those that are to go are still removed."""
         self._is_stopping = True
         await self.caught_up()
         await self._runner.stop()
@@ -399,12 +399,12 @@ class Hosting:
             elif not future.done():
                 future.set_result(None)
 
-    # -- what is done
+    # -- carrying out
 
     def _work(self) -> Work[None]:
         while self._queue:
             batch = self._queue.take(BATCH)
-            # An ISR counts with the minimum that it was made for: settings come first.
+            # An ISR goes with the minimum that it was made for: settings come first.
             yield Until(self._settings.when_done)
             try:
                 yield from self._until_here(batch)
@@ -430,7 +430,7 @@ class Hosting:
                 future.set_result(None)
 
     def _until_here(self, batch: Sequence[Change]) -> Work[None]:
-        """Wait until no thread appends to their logs for a leader; it is asked no more for them."""
+        """Pause these where they do not lead, and wait until no thread holds their logs."""
         for one in batch:
             tp = one.topic_partition
             partition, partition_log = self.partitions.get(tp), self._logs.get(tp)
@@ -460,7 +460,7 @@ class Hosting:
             self._requests.assign(assignments)
 
     def _make(self, wanted: Sequence[HostTarget]) -> Work[Logs]:
-        """Begin the logs that may be begun; say why others are missing."""
+        """Create the logs that may be created; note why others are offline."""
         working = {directory.directory_id for directory in self._logs.online_dirs()}
         is_missing_some = self.is_missing_some or not all(one.works for one in self._logs.dirs)
         new: list[NewLog] = []
@@ -509,13 +509,13 @@ class Hosting:
     def _ready(
         self, wanted: Sequence[HostTarget], made: Logs, assignments: dict[ReplicaId, bytes]
     ) -> list[tuple[HostTarget, PartitionLog]]:
-        """Those that can take their role; others have a directory that is to be noted first."""
+        """Return those that can take their role; the directories of others are noted first."""
         ready = []
         for one in wanted:
             tp = one.topic_partition
             partition_log = made.get(tp) or self._logs.get(tp)
             if self._newest.get(tp) is not one or partition_log is None:
-                continue  # something else was said since; or it is offline, and said so
+                continue  # a newer change waits; or it is offline, with its reason noted
             if isinstance(partition_log, KafkaStorageError):
                 self._put_offline(tp, str(partition_log))
                 continue
@@ -544,7 +544,7 @@ class Hosting:
         return ready
 
     def _write_epochs(self, ready: Sequence[tuple[HostTarget, PartitionLog]]) -> Work[None]:
-        """Have the epoch chains of those that will lead on the disk before they do."""
+        """Write the epoch chains of those that will lead to the disk before they do."""
         new = []
         for one, partition_log in ready:
             epoch = one.partition.leader_epoch
@@ -560,7 +560,7 @@ class Hosting:
             yield OnPool(self._changes, self._write_each, new)
 
     def _write_each(self, logs: Sequence[tuple[PartitionLog, int]]) -> None:
-        """Side by side: what many chains have to fsync the disk takes in common."""
+        """Write the epoch chains in parallel, so that the disk merges their fsyncs."""
         calls = [
             partial(each.epoch_file.write_epoch_ahead, epoch, each.log_end_offset)
             for each, epoch in logs
@@ -569,7 +569,7 @@ class Hosting:
             if isinstance(error := done.exception(), Exception) and not isinstance(
                 error, KafkaError
             ):
-                raise error  # else the log says so itself, to whoever uses it
+                raise error  # a KafkaError stays with the log, which raises it to its users
 
     def _serve_all(self, ready: Sequence[tuple[HostTarget, PartitionLog]]) -> None:
         led: list[Partition] = []
@@ -582,7 +582,7 @@ class Hosting:
         self.tell(ReplicaEvents(led=tuple(led), followed=tuple(followed)))
 
     def tell(self, events: ReplicaEvents) -> None:
-        """Let the listeners know."""
+        """Call the listeners, unless nothing has changed."""
         if events != ReplicaEvents():
             for listener in self.listeners:
                 listener(events)
@@ -590,9 +590,9 @@ class Hosting:
     # -- one replica
 
     def _serve(self, one: HostTarget, partition_log: PartitionLog) -> Partition | None:
-        """Take the role that the metadata give; a failing disk is this partition's trouble only."""
+        """Take the role that the metadata give; a failing disk stops this partition only."""
         tp, wanted = one.topic_partition, one.partition
-        leads = wanted.leader in (self._node_id, NO_LEADER)  # none yet: fenced until it has started
+        leads = wanted.leader in (self._node_id, NO_LEADER)  # none while this broker is fenced
         written = partition_log.epochs.latest_epoch or 0
         if leads and written > wanted.leader_epoch:
             self._put_too_low(one, written)
@@ -633,7 +633,7 @@ class Hosting:
                     is_recovering=wanted.leader_recovery_state == RECOVERING,
                 )
         except KafkaStorageError as error:
-            # Its directory is offline now, and the log answers so itself.
+            # The log is offline now, and raises that to its users.
             log.error("partition cannot take its role: %s: %s", tp, error)  # noqa: TRY400
         return partition
 
@@ -641,7 +641,7 @@ class Hosting:
         return why_barred(self._image, topic, has_tier=self._validations is not None)
 
     def _is_barred(self, partition_log: PartitionLog) -> bool:
-        """Whether it needs a tier that is not here: then it is offline, and loses nothing."""
+        """Put it offline where it needs a tier that is not here: so it loses nothing."""
         tp = partition_log.topic_partition
         if reason := self._why_barred(tp.topic):
             partition_log.set_config(self._config_for(tp.topic))  # else retention continues
@@ -654,13 +654,13 @@ class Hosting:
             self.offline[tp] = reason
 
     def _put_all_offline(self, batch: Sequence[Change], error: Exception) -> None:
-        """A defect: what it stopped is unhealthy until a restart."""
+        """Put the replicas of a batch offline until a restart, because of a defect."""
         for one in batch:
             if isinstance(one, HostTarget) and self._newest.get(one.topic_partition) is one:
                 self._put_offline(one.topic_partition, f"it could not be made: {error!r}")
 
     def _put_too_low(self, one: HostTarget, written: int) -> None:
-        """Nothing is appended before the metadata give a leader epoch above that of the log."""
+        """Append nothing until the metadata give a leader epoch at or above that of the log."""
         given, in_vain = one.partition.leader_epoch, ""
         raise_epoch = self._requests.raise_epoch
         if raise_epoch is not None and one.partition.leader == self._node_id:
@@ -674,10 +674,10 @@ class Hosting:
             "stays so: put the newest copy of the metadata directory, or that file, back",
         )
 
-    # -- what the controller says
+    # -- answers of the controller
 
     def assignment_failed(self, replicas: Collection[ReplicaId], error: KafkaError) -> None:
-        """The metadata could not take note of new replicas: they are not served."""
+        """Put these offline: the controller did not note their directories."""
         made = set(replicas)
         for tp, pending in list(self.pending.items()):
             if ReplicaId(pending.topic_id, tp.partition) in made:
@@ -686,14 +686,14 @@ class Hosting:
         self._answer_waiting()
 
     def epoch_refused(self, one: HostTarget) -> None:
-        """The controller gives no higher leader epoch: whoever waits for one hears why."""
+        """Note why the controller gives no higher leader epoch, in the offline reason."""
         partition_log = self._logs.get(one.topic_partition)
         if one.topic_partition in self.offline and partition_log is not None:
             self._serve(one, partition_log)
 
 
 def sliced(items: Iterable[T], most: int) -> Iterable[list[T]]:
-    """Lists of at most so many."""
+    """Split into lists of at most `most`."""
     rest = iter(items)
     while some := list(islice(rest, most)):
         yield some

@@ -1,22 +1,23 @@
-"""What a leader knows of its followers: who is in sync, and up to where records are committed.
+"""The leader's state of its followers: which are in sync, and up to where records are committed.
 
-Pure: times, offsets and what the metadata say are handed in. One `InSyncReplicas` lives as long as
-one leadership, so as one leader epoch.
+Pure: times, offsets and metadata come in as arguments. One `InSyncReplicas` serves one leadership,
+so one leader epoch.
 
 Invariants:
-    * the high watermark is the lowest log end of all that are, or may be by now, in the ISR of the
-      metadata log: a proposal whose outcome is unknown counts there, and nowhere else;
-    * it never goes back, and does not move while the ISR has, or may have by now, fewer than
-      min.insync.replicas members (KAFKA-15583): what two members acknowledged must not become what
-      one of them has;
-    * a follower joins at or above the high watermark **and** the first offset of this leader epoch.
-      Without the second a new leader that knows a lower high watermark than the one before it would
-      let a follower in that lacks committed records, and that one could lead next;
-    * what is known of a follower belongs to one incarnation of its broker (its broker epoch): the
-      next one may have lost the end of its log.
+    * The high watermark is the lowest log end of all that are, or may be by now, in the ISR of the
+      metadata log. A proposal whose outcome is unknown counts there, and nowhere else.
+    * It never goes back. It does not move while the ISR has, or may have by now, fewer than
+      min.insync.replicas members (KAFKA-15583): records that two members acknowledged must not
+      depend on one of them.
+    * A follower joins at or above the high watermark **and** the first offset of this leader epoch.
+      A new leader may have a lower high watermark than the leader before it. Without the second
+      condition it would let in a follower that lacks committed records, and that one could lead
+      next.
+    * The state of a follower belongs to one incarnation of its broker (its broker epoch). The next
+      one may have lost the end of its log.
 
-Source: Kafka's Partition and Replica; KIP-497 (AlterPartition), KIP-841 and KIP-903 (who is
-eligible), KIP-966 (the watermark below min.insync.replicas).
+Source: Kafka's Partition and Replica; KIP-497 (AlterPartition), KIP-841 and KIP-903
+(eligibility), KIP-966 (the watermark below `min.insync.replicas`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -34,14 +35,14 @@ epoch, unfenced, not in controlled shutdown, and has the log directory of its re
 
 @dataclass(slots=True)
 class Follower:
-    """What the leader knows of one follower, since this incarnation of it began to fetch.
+    """The leader's state of one follower, since this incarnation of it began to fetch.
 
     Attributes:
-        broker_epoch: of the incarnation that fetched last; -1 where its version of Fetch does not
-            say.
-        log_end_offset: it has everything below (exclusive); -1: unknown.
-        log_start_offset: where its log begins, checkpointed; -1: unknown.
-        caught_up_ms: the last time at which it had all that the leader had then.
+        broker_epoch: Of the incarnation that fetched last; -1 where its version of Fetch has no
+            such field.
+        log_end_offset: The follower has everything below (exclusive); -1: unknown.
+        log_start_offset: Start of the follower's log, checkpointed; -1: unknown.
+        caught_up_ms: The last time at which it had all that the leader had then.
     """
 
     broker_epoch: int = NO_EPOCH
@@ -52,10 +53,10 @@ class Follower:
     leader_end_when_fetched: int = UNKNOWN_OFFSET
 
     def fetch(self, *, offset: int, log_start_offset: int, leader_end: int, now_ms: int) -> None:
-        """Take note of a Fetch: what is asked for next is what it has.
+        """Note a Fetch: the follower has everything below the offset that it asks for.
 
-        It was caught up now if it asks at the leader's end; else at the last Fetch, if it has by
-        now what the leader had then.
+        It was caught up now if it asks at the leader's end. Else it was caught up at its last
+        Fetch, if it has by now what the leader had then.
         """
         if offset >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
@@ -74,8 +75,8 @@ class Proposal(NamedTuple):
 
     Attributes:
         isr: (broker id, broker epoch) of each member; epoch -1: unknown.
-        is_recovered: the election was unclean, and the leader has settled what that means.
-        partition_epoch: the state that it replaces; of a later one the controller refuses it.
+        is_recovered: The leader has recovered from an unclean election, or there was none.
+        partition_epoch: The state that it replaces; the controller refuses it at a later one.
     """
 
     isr: tuple[tuple[int, int], ...]
@@ -96,11 +97,11 @@ class AskedIsr(NamedTuple):
 
 
 class ReplicaChange(NamedTuple):
-    """The replicas that a running reassignment changes; none where there is no such.
+    """The replicas that a running reassignment changes; empty without one.
 
     Attributes:
         adding, removing: all of them are replicas now.
-        joining: those that are being added, until one of them may lead without loss.
+        joining: those of `adding` until one of them has been in the ISR, and may lead next.
     """
 
     adding: tuple[int, ...] = ()
@@ -112,7 +113,7 @@ NO_CHANGE: Final = ReplicaChange()
 
 
 class CommittedIsr(NamedTuple):
-    """What the metadata say is committed for a partition."""
+    """The committed state of a partition, from the metadata."""
 
     leader_epoch: int
     isr: tuple[int, ...]
@@ -122,7 +123,7 @@ class CommittedIsr(NamedTuple):
 
 
 class Lack(Enum):
-    """What a partition lacks."""
+    """A reason to count a partition in a metric or to show it in health."""
 
     REPLICAS = "fewer are in sync than it has replicas, without those that are being added"
     MIN_ISR = "fewer than min.insync.replicas are in sync"
@@ -131,7 +132,7 @@ class Lack(Enum):
 
 
 LONE: Final = frozenset({Lack.SPARE})
-"""What a partition of one replica lacks, whatever min.insync.replicas is."""
+"""Lacks of a partition of one replica, with any min.insync.replicas."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,18 +140,19 @@ class InSyncReplicas:
     """The followers of one partition under one leader epoch.
 
     Attributes:
-        node_id: the leader.
-        partition_epoch: of the state that is known to be committed.
-        replicas: as assigned, the preferred leader first.
-        isr: the committed one; the leader is in it.
-        change: what a running reassignment makes of the replicas.
-        is_recovering: the election was unclean, and nobody may join before that is settled.
-        epoch_start_offset: the leader's log end when it began to lead (first of its leader epoch).
-        led_since_ms: when it began to lead: nobody lags behind earlier times.
-        min_insync_replicas: the topic's setting.
-        own_broker_epoch: the leader's, for its proposals.
-        followers: by broker id; those that have not fetched yet are in it, unknown.
-        proposal: the one that the controller has not answered yet.
+        node_id: The leader.
+        partition_epoch: Of the state that is known to be committed.
+        replicas: As assigned, the preferred leader first.
+        isr: The committed one; the leader is in it.
+        change: Of a running reassignment.
+        is_recovering: The election was unclean, and no follower may join before the leader has
+            recovered.
+        epoch_start_offset: The leader's log end when it began to lead (first of its leader epoch).
+        led_since_ms: Begin of the leadership; lag counts from there at the earliest.
+        min_insync_replicas: The topic's setting.
+        own_broker_epoch: The leader's, for its proposals.
+        followers: By broker id; with an unknown state before their first Fetch.
+        proposal: The one that the controller has not answered yet.
     """
 
     node_id: int
@@ -176,7 +178,7 @@ class InSyncReplicas:
             one: known.get(one) or Follower() for one in self.replicas if one != self.node_id
         }
 
-    # -- what the metadata say --------------------------------------------------------------------
+    # -- the metadata
 
     def learn(
         self,
@@ -190,12 +192,12 @@ class InSyncReplicas:
         """Take a committed state from the image.
 
         Returns:
-            False for one that is not newer than what is known: nothing has changed.
+            False for one that is not newer than the present state: nothing has changed.
         """
         if partition_epoch <= self.partition_epoch:
             return False
         self.partition_epoch, self.isr, self.is_recovering = partition_epoch, isr, is_recovering
-        # Proposals are for a partition epoch: what was asked for before will not come any more.
+        # A proposal is for one partition epoch: earlier ones cannot be committed any more.
         self.proposal, self._doubtful = None, frozenset()
         self.change = change
         if tuple(replicas) != tuple(self.replicas):
@@ -210,22 +212,22 @@ class InSyncReplicas:
 
     @property
     def _possible(self) -> frozenset[tuple[int, ...]]:
-        """The ISRs that may be committed beside the one that is known to be."""
+        """The ISRs that may be committed besides the known one."""
         return self._doubtful if self.proposal is None else self._doubtful | {self.proposal.members}
 
     @property
     def min_isr(self) -> int:
-        """How many members acknowledge: min.insync.replicas, or all where there are fewer.
+        """Members that have to acknowledge: min.insync.replicas, or all where there are fewer.
 
-        DIFFERS: in Kafka replicas that are being added count at once, and a partition that had one
-        replica takes no acks=all before another one has all of its records. Here they count from
-        the first one on that has been in the ISR: only then may one of them lead next.
+        DIFFERS: in Kafka replicas that are being added count at once. A partition that had one
+        replica then takes no acks=all before another one has all of its records. Here they count
+        once one of them has been in the ISR: only then may one of them lead next.
         """
         return min(self.min_insync_replicas, len(self.replicas) - len(self.change.joining))
 
     @property
     def lacks(self) -> frozenset[Lack]:
-        """See `Lack`; by the committed ISR, and by numbers alone, as Kafka counts."""
+        """The lacks by the committed ISR, and by numbers alone, as Kafka counts."""
         count, change = len(self.isr), self.change
         held = {
             Lack.REPLICAS: count < len(self.replicas) - len(change.adding),
@@ -242,14 +244,15 @@ class InSyncReplicas:
 
     @property
     def may_be_under_min_isr(self) -> bool:
-        """Whether nothing can be committed now, or may be by now.
+        """Whether the ISR is below `min_isr`, or may be by now: then nothing is committed.
 
-        The leader flushes before it asks for so few members. What they commit after that is not on
-        its disk: were it counted, one power cut could take it, and the leader would lead again.
+        The leader flushes before it asks for so few members. Records that they commit after that
+        are not on its disk. If they counted, one power cut could lose them, and the leader would
+        lead again.
         """
         return self.is_under_min_isr or any(len(one) < self.min_isr for one in self._possible)
 
-    # -- what followers say -----------------------------------------------------------------------
+    # -- fetches of followers
 
     def fetch(
         self,
@@ -261,19 +264,18 @@ class InSyncReplicas:
         leader_end: int,
         now_ms: int,
     ) -> bool:
-        """Take note of a follower's Fetch.
+        """Note a follower's Fetch.
 
-        The caller keeps out what says nothing of a log that this leader knows: Fetches of
-        incarnations that are over (see `is_of_ended_incarnation`), of another leader epoch, be it a
-        later one, and those that are answered with a diverging epoch. An offset in a log of another
-        lineage would count as caught up.
+        The caller excludes Fetches whose offset may be in a log of another lineage: it would count
+        as caught up. They come from an incarnation that is over (`is_of_ended_incarnation`), have
+        another leader epoch (earlier or later), or are answered with a diverging epoch.
 
         Args:
             replica: one of `replicas`, not the leader.
-            broker_epoch: of its incarnation.
-            offset: it has everything below.
-            log_start_offset: its own, checkpointed.
-            leader_end: the leader's log end.
+            broker_epoch: of the follower's incarnation.
+            offset: the follower has everything below (exclusive).
+            log_start_offset: the follower's own, checkpointed.
+            leader_end: the leader's log end (exclusive).
             now_ms: any clock that never goes back.
 
         Returns:
@@ -281,8 +283,8 @@ class InSyncReplicas:
         """
         follower = self.followers[replica]
         if broker_epoch != follower.broker_epoch or offset < follower.log_end_offset:
-            # Another incarnation, or a truncated log. Its time is its own: it is not caught up by
-            # what the incarnation before it had.
+            # Another incarnation, or a truncated log. The times of the former do not count for it:
+            # it was not caught up by records that the former incarnation had.
             follower = self.followers[replica] = Follower(broker_epoch=broker_epoch)
         moved = offset > follower.log_end_offset
         follower.fetch(
@@ -293,8 +295,8 @@ class InSyncReplicas:
     def nearest(self, near: Collection[int], offset: int) -> int | None:
         """Choose the in-sync follower to which a consumer at `offset` is sent (KIP-392).
 
-        It has the offset, and of those the most; of equal ones it was caught up last, and has the
-        lowest id.
+        It has the offset. The follower with the highest log end wins, then the one that was caught
+        up last, then the one with the lowest id.
 
         Args:
             near: brokers in the consumer's rack, without the leader.
@@ -310,9 +312,9 @@ class InSyncReplicas:
         return -max(fit)[2] if fit else None
 
     def appended(self, first_offset: int, now_ms: int) -> None:
-        """Take note of an append: whoever had all before it was caught up until now.
+        """Note an append: each follower that had all records before it was caught up until now.
 
-        DIFFERS: in Kafka each Fetch of a session says so of all its partitions. Here it says
+        DIFFERS: in Kafka each Fetch of a session confirms this for all its partitions. Here it says
         nothing of those without news, and a follower of a quiet partition would lag at once.
         """
         for follower in self.followers.values():
@@ -323,22 +325,22 @@ class InSyncReplicas:
         """Whether a later incarnation of this follower has fetched already."""
         return NO_EPOCH < broker_epoch < self.followers[replica].broker_epoch
 
-    # -- the high watermark -----------------------------------------------------------------------
+    # -- the high watermark
 
     def high_watermark(
         self, now: int, *, own_end: int, leader_end: int, since_ms: int, is_eligible: IsEligible
     ) -> int:
-        """Say up to where everything is committed.
+        """Return the end of the committed records (exclusive).
 
-        Followers outside the ISR that keep pace, and may join, are waited for: else the watermark
-        of a busy leader would always be ahead of them, and they could never join.
+        Followers outside the ISR that keep pace, and may join, count too. Else the watermark of a
+        busy leader would always be ahead of them, and they could never join.
 
         Args:
-            now: the high watermark as it is.
-            own_end: what the leader itself may count (its flushed end, for a durable topic).
+            now: the present high watermark.
+            own_end: end of the leader's log that counts (its flushed end, for a durable topic).
             leader_end: its log end.
             since_ms: `replica.lag.time.max.ms` ago.
-            is_eligible: see there.
+            is_eligible: see `IsEligible`.
 
         Returns:
             The new one, never below `now`.
@@ -357,7 +359,7 @@ class InSyncReplicas:
                 lowest = follower.log_end_offset
         return max(now, lowest)
 
-    # -- who joins and leaves ---------------------------------------------------------------------
+    # -- joining and leaving
 
     def to_join(
         self, replica: int, *, high_watermark: int, log_start_offset: int, is_eligible: IsEligible
@@ -367,9 +369,9 @@ class InSyncReplicas:
         Args:
             replica: the follower.
             high_watermark: the leader's.
-            log_start_offset: the leader's, checkpointed: what was deleted stays deleted whoever
-                leads next.
-            is_eligible: see there.
+            log_start_offset: the leader's, checkpointed: deleted records stay deleted under each
+                later leader.
+            is_eligible: see `IsEligible`.
         """
         follower = self.followers[replica]
         if (
@@ -380,8 +382,8 @@ class InSyncReplicas:
             or not is_eligible(replica, follower.broker_epoch)
         ):
             return None
-        # DIFFERS: it has what the members have in common, so its clock begins as theirs would.
-        # In Kafka one that joins behind the log end may be the next to leave.
+        # DIFFERS: the follower has what the members have in common, so its lag counts as theirs
+        # does. In Kafka one that joins behind the log end may be the next to leave.
         follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
         return self._propose((*self.isr, replica))
 
@@ -394,8 +396,8 @@ class InSyncReplicas:
             leader_end: the log end.
             now_ms: the clock of `fetch`.
             lag_ms_max: `replica.lag.time.max.ms`.
-            clocks_begun_ms: when this broker last came back from a pause: what followers sent
-                meanwhile was not heard, so all clocks begin again there.
+            clocks_begun_ms: end of this broker's last pause. It received no Fetch during it, so the
+                lag of each follower counts from there.
         """
         since_ms = now_ms - lag_ms_max
         if self.proposal is not None or max(self.led_since_ms, clocks_begun_ms) >= since_ms:
@@ -412,7 +414,7 @@ class InSyncReplicas:
         return self.followers.get(replica) or Follower()
 
     def to_recover(self) -> Proposal | None:
-        """Ask to be the leader of a partition that has recovered from an unclean election."""
+        """Ask to be noted as recovered from an unclean election, with the same ISR."""
         if not self.is_recovering or self.proposal is not None:
             return None
         return self._propose(self.isr)
@@ -423,28 +425,28 @@ class InSyncReplicas:
         epochs[self.node_id] = self.own_broker_epoch
         self.proposal = Proposal(
             tuple((one, epochs.get(one, NO_EPOCH)) for one in members),
-            # A leader that recovers says so with its first proposal, or nobody could join.
+            # A recovering leader recovers with its first proposal: before it no follower may join.
             is_recovered=True,
             partition_epoch=self.partition_epoch,
         )
         return self.proposal
 
-    # -- what the controller says -----------------------------------------------------------------
+    # -- answers of the controller
 
     def refused(self) -> None:
-        """The controller will not carry the proposal out: it counts no more.
+        """Drop the proposal, which the controller will not carry out.
 
-        Unless an earlier attempt was left open: then its members count until a later partition
+        After an earlier attempt without an answer its members still count, until a later partition
         epoch is known.
         """
         self.proposal = None
 
     def still_undecided(self) -> None:
-        """Nobody knows whether the proposal was, or will be, carried out.
+        """Note that the proposal may or may not be carried out, now or later.
 
-        Its members count for the watermark until a later partition epoch is known, whatever is
-        proposed and answered next. The caller sends it again: if it was refused and only the
-        answer is lost, no image will ever end it.
+        Its members count for the watermark until a later partition epoch is known, also across
+        later proposals and answers. The caller sends it again: if it was refused and only the
+        answer was lost, no image ever ends it.
         """
         if self.proposal is not None:
             self._doubtful |= {self.proposal.members}
@@ -452,7 +454,8 @@ class InSyncReplicas:
     def must_flush(self, members: int) -> bool:
         """Whether the leader flushes its log before it has, or asks for, so few members.
 
-        Then its disk alone keeps what was acknowledged: without this, where the others are cut off
-        and this one loses its power, it comes back shorter and leads, and no disk was lost.
+        After that its disk alone holds the acknowledged records. Without the flush a power cut
+        could shorten its log while the others are cut off, and it would lead again. Acknowledged
+        records would be lost although no disk was.
         """
         return members < self.min_isr

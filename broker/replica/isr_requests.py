@@ -1,12 +1,12 @@
 """Asks the controller for the ISRs that leaders propose (AlterPartition).
 
-Invariants: one request at a time, with what has been proposed meanwhile, a bounded number of
+Invariants: one request at a time, with the proposals that came meanwhile, for a bounded number of
 partitions. So the controller decides on the proposals of one broker in their order. A request
-without an answer may be carried out later: its proposals are left open, see `InSyncReplicas`, and
-asked for again, under the same partition epoch: it is carried out once at most.
+without an answer may be carried out later. Its proposals stay open (`InSyncReplicas`) and are sent
+again under the same partition epoch, so each is carried out once at most.
 
-A proposal that leaves too few copies waits for the flush of its own log, the others do not. One
-flush is enough however often it is asked: the high watermark stands still while it is proposed.
+A proposal that leaves too few copies waits for the flush of its own log; the others do not. One
+flush is enough for all its repetitions: the high watermark stands still while it is proposed.
 
 Source: KIP-497; Kafka's AlterPartitionManager.
 """
@@ -31,25 +31,25 @@ from runtime.scheduler import Scheduler, pause
 log = logging.getLogger(__name__)
 
 PARTITIONS_MAX: Final = 250
-"""Of one request: its answer is taken in one iteration of the loop."""
+"""Of one request: its answer is taken in one iteration of the event loop."""
 RETRY_MS: Final = 50
 RETRY_MAX_MS: Final = 2_000
 
 _REFUSED: Final = frozenset({
     ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA,
 })  # fmt: skip
-"""Nothing of the proposal will come about; another may."""
+"""The controller will not carry out the proposal; another one may succeed."""
 
 _OUTDATED: Final = frozenset({
     ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NEW_LEADER_ELECTED,
     ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.INVALID_REQUEST,
 })  # fmt: skip
-"""The controller knows a later state than the leader: the image is about to say it."""
+"""The controller has a later state than the leader; the image will bring it."""
 
 
 AskController = Callable[[Mapping[ReplicaId, AskedIsr]], Awaitable[Mapping[ReplicaId, ErrorCode]]]
-"""Asks for ISRs. Raises KafkaError where there is no answer, or none of it was carried out."""
+"""Requests ISRs. Raises KafkaError where there is no answer, or none of it was carried out."""
 
 
 class IsrRequests:
@@ -59,9 +59,9 @@ class IsrRequests:
         """Ask nothing yet.
 
         Args:
-            controller: the way to it.
+            controller: sends the request to the active controller.
             scheduler: for pauses.
-            flushes: where logs are flushed before an ISR that is too small is asked for.
+            flushes: pool for the flush of a log before an ISR that is too small is proposed.
         """
         self._controller, self._scheduler, self._flushes = controller, scheduler, flushes
         self._due: dict[Leader, Proposal] = {}
@@ -77,7 +77,7 @@ class IsrRequests:
         if not followers.in_sync.must_flush(len(proposal.isr)):
             self._ask_soon(partition, proposal)
             return
-        # Have what was acknowledged on the disk before nobody else keeps it.
+        # Have acknowledged records on this disk before it is the only one that keeps them.
         flushed = asyncio.ensure_future(self._flushes.run(partition.log.flush))
         self._flushing.add(flushed)
         flushed.add_done_callback(partial(self._flushed, partition, proposal))
@@ -132,7 +132,7 @@ class IsrRequests:
             self._sending = None
 
     async def _ask_for(self, proposals: Mapping[Leader, Proposal]) -> dict[Leader, Proposal]:
-        """Ask once; returns those that must be asked for again."""
+        """Send one request; returns the proposals that must be sent again."""
         leaders = {
             ReplicaId(one.topic_id, one.partition): one
             for one, proposal in proposals.items()
@@ -163,21 +163,21 @@ class IsrRequests:
 
 
 def _proposing(partition: Leader, proposal: Proposal) -> Followers | None:
-    """The followers whose proposal it still is: the image may have overtaken it."""
+    """The followers, if the proposal is still theirs: the image may have replaced it."""
     followers = partition.followers
     is_current = followers is not None and followers.in_sync.proposal is proposal
     return followers if is_current else None
 
 
 def _take(partition: Leader, proposal: Proposal, answer: ErrorCode | None) -> bool:
-    """Hand an answer to its partition; False: it must be asked again.
+    """Hand an answer to its partition; False: the proposal must be sent again.
 
-    DIFFERS: Kafka's leader takes an ISR from the answer. Here the image says it, in the order of
+    DIFFERS: Kafka's leader takes an ISR from the answer. Here the image brings it, in the order of
     the metadata log: a leader whose minimum is older than the controller's would commit alone.
     """
     followers = _proposing(partition, proposal)
     if followers is None or answer == ErrorCode.NONE:
-        return True  # the image has said something newer, or is about to
+        return True  # the image has a newer state, or is about to bring it
     name = partition.topic_partition
     if answer is not None:
         followers.update_failed()

@@ -1,13 +1,16 @@
 """Asks the controller for leader epochs above those that were used before.
 
-Two parts of a broker find that a leader epoch is too low: the replica manager, by the log, and the
-tier, by what remote metadata records carry. The partition is unhealthy until the controller has
-answered and the image says the new one.
+Two parts of a broker detect a leader epoch that is too low: the replica manager, by the log, and
+the tier, by the remote metadata records. The partition is unhealthy until the controller has
+answered and the image has the new epoch.
 
-Invariants: one request to the controller at a time, with the partitions that wait, a bounded number
-of them; where fewer than that wait, further ones collect in a pause before the next request; of a
-partition the second and each further question waits, longer each time; after `RAISES_MAX` that were
-given in vain nobody asks any more: then somebody else continues using higher ones.
+Invariants:
+    * One request to the controller at a time, for a bounded number of waiting partitions.
+    * With fewer waiting partitions than that, further ones collect in a pause before the next
+      request.
+    * The second and each further question for a partition waits, longer each time.
+    * After `RAISES_MAX` raises in vain there is no further question: another broker continues to
+      use higher epochs.
 """
 
 import asyncio
@@ -27,28 +30,28 @@ from runtime.scheduler import Scheduler, Timer
 log = logging.getLogger(__name__)
 
 AskController = Callable[[Mapping[ReplicaId, UsedEpoch]], Awaitable[Mapping[ReplicaId, KafkaError]]]
-"""Has leader epochs raised; returns why of each partition that the controller refuses."""
+"""Has leader epochs raised; returns the reason for each partition that the controller refuses."""
 
 PAUSE_MS: Final = 1_000
 PAUSE_MAX_MS: Final = 60_000
 RAISES_MAX: Final = 8
 
 PARTITIONS_MAX: Final = 100
-"""Of one request: the controller answers it in one decision, some milliseconds on its loop."""
+"""Of one request: the controller decides on all at once, some milliseconds on its event loop."""
 
 COLLECT_MS: Final = 200
-"""From an answer to the next request, so that single findings do not become a request each."""
+"""From an answer to the next request, so that findings share requests."""
 
 
 @dataclass(slots=True)
 class _Question:
-    """What is asked for one partition.
+    """The question for one partition.
 
     Attributes:
-        tries: questions sent to the controller, also those without an answer.
-        raises: how many of them it took.
-        is_open: waits for its turn, or for the answer.
-        refused: why it is in vain; "" if it is not.
+        tries: Questions sent to the controller, also those without an answer.
+        raises: How many of them the controller carried out.
+        is_open: It waits for its turn, or for the answer.
+        refused: Why it is in vain; "" if it is not.
     """
 
     asked: UsedEpoch
@@ -63,7 +66,7 @@ class LeaderEpochRequests:
     """The questions of one broker, on its event loop.
 
     Attributes:
-        on_refused: called with a partition that the controller refuses; `ask` says why.
+        on_refused: called with a partition that the controller refuses; `ask` returns the reason.
     """
 
     def __init__(self, controller: AskController, scheduler: Scheduler) -> None:
@@ -79,11 +82,11 @@ class LeaderEpochRequests:
 
         Args:
             replica: led here.
-            leader_epoch: under which it is led.
+            leader_epoch: of this leadership.
             used: the highest one that was used before.
 
         Returns:
-            Why it is in vain, "" while it may still come about.
+            Why it is in vain, "" while it may still succeed.
         """
         question = self._questions.get(replica)
         asked = UsedEpoch(leader_epoch, used)
@@ -176,11 +179,11 @@ class LeaderEpochRequests:
         if error is None:
             question.raises += 1
             log.warning("leader epoch raised: partition=%s above=%d", name, asked.used)
-        if question.asked != asked:  # meanwhile, and still unsent: this is no answer to it
+        if question.asked != asked:  # it changed since the request: this is no answer to it
             if question.raises < RAISES_MAX:
                 self._open(replica, question)
         elif error is not None and error.code != ErrorCode.FENCED_LEADER_EPOCH:
-            # Of a fenced one the image is about to say why.
+            # Fenced: the image will bring the state that explains it.
             question.refused = f"the controller refuses a higher one: {error}"
             log.error("%s: partition=%s", question.refused, name)
             self._notify_refused(replica)

@@ -1,11 +1,11 @@
-"""What the partitions led by this broker have in common: their clock, and the watch over ISRs.
+"""The shared state of the partitions led by this broker: their clock, and the watch over ISRs.
 
-Twice in `replica.lag.time.max.ms` all led partitions with followers are looked at, in steps:
-members that lag are asked to leave, and followers that may join by now are asked for. The same pass
-runs when the metadata say something new of brokers: who was fenced may be eligible again.
+All led partitions with followers are reviewed twice per `replica.lag.time.max.ms`, in slices:
+lagging members are proposed to leave, and followers that may join are proposed. The same pass runs
+when brokers change in the metadata: a fenced broker may be eligible again.
 
-A broker that stood still (a suspended process, a stall) has heard no Fetch meanwhile. It must not
-take its own silence for that of its followers: all lag clocks begin again after a gap.
+A broker that stood still (a suspended process, a stall) has received no Fetch meanwhile. It must
+not take its own pause for silence of its followers: all lag clocks begin again after a gap.
 """
 
 from collections.abc import Callable, Collection
@@ -23,30 +23,30 @@ from runtime.scheduler import Timer
 from runtime.work import Runner, Steps, logged
 
 SLICE: Final = 50
-"""Partitions that are looked at in one iteration of the loop."""
+"""Partitions in one iteration of the event loop."""
 
 
 class Led(Protocol):
     """A partition that is led here and has followers."""
 
     def review(self, now_ms: int) -> None:
-        """Let members leave that lag, and ask for followers that may join."""
+        """Let lagging members leave the ISR, and propose followers that may join."""
 
 
 P = TypeVar("P", bound=Led)
 
 
 class Leading(Generic[P]):
-    """See the module.
+    """The shared state of the partitions that this broker leads.
 
     Attributes:
-        led: partitions with followers that are led here, in the order in which they came.
-        lacking: all that are led here and lack something, in the order in which they began to.
-        clocks_begun_ms: when this broker last came back from a gap of its own.
-        propose: hands a partition's proposal on to the controller; returns at once.
-        shrinks, expands: count ISRs that leaders here have asked for, and that are committed.
-        failures: counts those that the controller has answered with an error.
-        sent_elsewhere: consumers of led partitions that read from a follower.
+        led: Partitions with followers that are led here, in order of arrival.
+        lacking: All that are led here and lack something, in the order in which that began.
+        clocks_begun_ms: End of this broker's last pause, on the monotonic clock.
+        propose: Hands a partition's proposal on to the controller; returns at once.
+        shrinks, expands: Count ISRs that leaders here proposed and that were committed.
+        failures: Counts proposals that the controller answered with an error.
+        sent_elsewhere: Consumers of led partitions that read from a follower.
     """
 
     def __init__(
@@ -86,24 +86,24 @@ class Leading(Generic[P]):
         self._runner = Runner(self._look, ports.scheduler, failed=logged("in-sync replicas"))
 
     def now_ms(self) -> int:
-        """The clock of all that is said of followers."""
+        """The monotonic clock of all times of followers."""
         return self._clock.monotonic_ms()
 
     def since_ms(self) -> int:
-        """Who was caught up at this time, or later, keeps pace."""
+        """A follower that was caught up at this time, or later, keeps pace."""
         return self.now_ms() - self.lag_ms_max()
 
     def hold(self, log: PartitionLog, start_offset: int) -> None:
-        """Keep the local segments that end above an offset for a while, see `LocalHold`."""
-        now_ms = self._clock.wall_ms()  # by which segments expire
+        """Keep the local segments that end above an offset for a while, by `LocalHold`."""
+        now_ms = self._clock.wall_ms()  # retention compares with wall time
         log.hold.begin(start_offset, now_ms=now_ms, for_ms=self._bootstrap_hold_ms)
 
     def is_eligible(self, replica: ReplicaId, broker_id: int, broker_epoch: int) -> bool:
         """Whether the metadata let a replica on this incarnation of a broker into an ISR.
 
-        The controller has the same rules, so a leader that asks for others is refused each time.
+        The controller has the same rules: it would refuse a proposal with another replica.
 
-        DIFFERS: a Kafka leader does not ask for the log directory. It waits for a replica whose
+        DIFFERS: a Kafka leader does not check the log directory. It waits for a replica whose
         directory has failed, and so does acks=all, for `replica.lag.time.max.ms`.
 
         Source: KIP-841 (fenced brokers), KIP-903 (broker epochs), KIP-858 (directories).
@@ -126,12 +126,12 @@ class Leading(Generic[P]):
         return self._image().elr_enabled
 
     def registered_epoch(self, broker_id: int) -> int:
-        """Of the incarnation of a broker that the metadata know; -1: none."""
+        """Broker epoch of the registered incarnation of a broker; -1: none."""
         broker = self._image().brokers.get(broker_id)
         return NO_EPOCH if broker is None else broker.epoch
 
     def note(self, one: P, lacks: Collection[Lack]) -> None:
-        """A partition lacks these by now, and no others."""
+        """Record exactly these lacks for a partition."""
         for lack, found in self.lacking.items():
             if lack in lacks:
                 found[one] = None
@@ -139,33 +139,33 @@ class Leading(Generic[P]):
                 found.pop(one, None)
 
     def count(self, before: int, after: int) -> None:
-        """An ISR of so many members has so many now."""
+        """Count a committed change of an ISR from `before` to `after` members."""
         counter = self.shrinks if after < before else self.expands
         if counter is not None and after != before:
             counter.inc()
 
     def count_failed(self) -> None:
-        """The controller has answered with an error where an ISR was asked for."""
+        """Count an error of the controller in answer to a proposed ISR."""
         if self.failures is not None:
             self.failures.inc()
 
-    # -- the watch --------------------------------------------------------------------------------
+    # -- the watch
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Begin the periodic review."""
         self._awake_ms = self.now_ms()
         self._beat()
 
     async def stop(self) -> None:
-        """Watch no longer."""
+        """End the periodic review."""
         if self._timer is not None:
             self._timer.cancel()
         await self._runner.stop()
 
     def review_soon(self) -> None:
-        """Look at all that is led: the metadata say something new of brokers."""
+        """Review all led partitions soon: brokers have changed in the metadata."""
         if self.led:
-            self._is_due = True  # a pass that runs has looked at some before this was known
+            self._is_due = True  # a running pass may have reviewed some before the change
             self._runner.start()
 
     def _beat(self) -> None:
@@ -196,4 +196,4 @@ class Leading(Generic[P]):
 
 
 def _nowhere(_led: Led) -> None:
-    """Nobody is asked before the broker has its way to the controller."""
+    """Drop a proposal: the broker has no way to the controller yet."""

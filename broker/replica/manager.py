@@ -1,11 +1,11 @@
-"""All partitions of this broker: made, changed and dropped as the metadata image says.
+"""All partitions of this broker: made, changed and dropped according to the metadata image.
 
-The one place that knows which topic id a name has here and which partitions are hosted. Everything
-runs on the event loop; `apply` is a subscriber of the metadata node. What an image says of many
-partitions is said to `hosting` in turns, and done there in turns.
+This module alone maps the names of topics to their ids here, and has the hosted partitions.
+Everything runs on the event loop; `apply` is a subscriber of the metadata node. Changes of many
+partitions go to `hosting` in slices, and are carried out there in slices.
 
-A new replica is served only when the metadata hold the log directory its files were made in:
-afterwards files that are missing were lost, and the partition is offline, never begun again.
+A new replica is served only when the metadata hold the log directory of its files. Files that are
+missing after that were lost: the partition is then offline, and never begun again.
 """
 
 import logging
@@ -44,21 +44,21 @@ from runtime.work import Runner, Steps
 log = logging.getLogger(__name__)
 
 SLICE: Final = 100
-"""Topics and partitions that an image says something of in one iteration of the loop."""
+"""Changed topics and partitions of an image in one iteration of the event loop."""
 
 
 class ReplicaManager:
     """Hosted partitions by name and by topic id.
 
     Attributes:
-        partitions: what is hosted here now; read only for others.
-        topic_ids: id of each topic in the image, hosted here or not.
-        topic_names: the other way round.
-        offline: why a partition of this broker is not served, for people; a restart tries again.
-        pending: partitions whose files are made and whose directory is not in the metadata yet.
-        hosting: makes replicas and takes them away.
-        listeners: called with what happens to replicas, in the turn in which it does.
-        on_failure: told of a defect, after which the replicas are not what the metadata say.
+        partitions: Hosted here now; read-only for others.
+        topic_ids: Id of each topic in the image, hosted here or not.
+        topic_names: The reverse map.
+        offline: Why a partition of this broker is not served, for people; a restart tries again.
+        pending: Partitions whose files are made and whose directory is not in the metadata yet.
+        hosting: Makes and removes replicas.
+        listeners: Called with changes of replicas, in the same iteration of the event loop.
+        on_failure: Called after a defect; the replicas do not match the metadata from there on.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class ReplicaManager:
     ) -> None:
         """Host nothing yet.
 
-        With `validations` a remote tier validates the logs of tiered topics, see
-        `Partition.is_sound`; without, such topics stay offline.
+        With `validations` a remote tier validates the logs of tiered topics (`Partition.is_sound`).
+        Without it such topics stay offline.
         """
         self.logs = logs
         self.node_id = node_id
@@ -99,7 +99,7 @@ class ReplicaManager:
         self._refused_fetches = Seldom(ports.clock)
 
     def fetch_refused(self, reason: str) -> None:
-        """Log, once a minute, that a broker fetches what it should not."""
+        """Log, at most once a minute, that a Fetch of a broker was refused."""
         self._refused_fetches.warning(log, f"a Fetch is refused: {reason}")
 
     # -- look-ups
@@ -114,7 +114,7 @@ class ReplicaManager:
         return None if topic is None else self.partitions.get(TopicPartition(topic, partition))
 
     def is_offline(self, topic_partition: TopicPartition) -> bool:
-        """Whether a partition of this broker is not served: its files, or their disk."""
+        """Whether a partition of this broker is not served, because of its files or its disk."""
         found = self.partitions.get(topic_partition)
         return topic_partition in self.offline if found is None else found.log.is_offline
 
@@ -123,8 +123,8 @@ class ReplicaManager:
 
         Raises:
             UnknownTopicOrPartition: there is no such partition.
-            KafkaStorageError: it is, but it is offline.
-            NotLeaderOrFollower: it is being made, or lives on other brokers.
+            KafkaStorageError: it is offline.
+            NotLeaderOrFollower: it is being made, or has its replicas on other brokers.
         """
         found = self.partitions.get(TopicPartition(topic, partition))
         if found is None:
@@ -136,7 +136,7 @@ class ReplicaManager:
             if self._image_of(tp) is not None:
                 raise NotLeaderOrFollower(f"{topic}-{partition} has no replica here")
             raise UnknownTopicOrPartition(f"{topic}-{partition}")
-        if found.log.is_offline:  # offsets too: nobody may build on what no disk holds
+        if found.log.is_offline:  # no answer may rest on records that no disk holds
             raise KafkaStorageError(f"{topic}-{partition} is offline: its disk failed")
         return found
 
@@ -145,7 +145,7 @@ class ReplicaManager:
 
         Raises:
             UnknownTopicId: no topic has this id.
-            KafkaError: as `require`.
+            KafkaError: from `require`.
         """
         topic = self.topic_names.get(topic_id)
         if topic is None:
@@ -153,7 +153,7 @@ class ReplicaManager:
         return self.require(topic, partition)
 
     def leader(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
-        """Who leads a partition, and under which epoch; None: there is no such partition."""
+        """The leader's broker id and the leader epoch; None: there is no such partition."""
         found = self.partitions.get(topic_partition) or self._image_of(topic_partition)
         if found is None:
             return None
@@ -165,10 +165,10 @@ class ReplicaManager:
         return None if topic is None else topic.partitions.get(topic_partition.partition)
 
     def settled(self, topics: Sequence[str]) -> Future[None] | None:
-        """As `Hosting.settled`, of topics by name; those that the image does not have are excluded.
+        """Wait for topics by name (`Hosting.settled`); names that the image lacks are left out.
 
         Returns:
-            None when nothing of them is under way.
+            None when no replica of them is being made, changed or removed.
         """
         found = (self.topic_ids.get(name) for name in topics)
         return self.hosting.settled([topic_id for topic_id in found if topic_id is not None])
@@ -176,14 +176,14 @@ class ReplicaManager:
     # -- the image
 
     def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Make the hosted partitions what `image` says, see `Hosting.caught_up`.
+        """Begin to make the hosted partitions match `image`, see `Hosting.caught_up`.
 
-        What is gone is not served any more on return, unless it is much: then some turns later.
+        Removed replicas are not served on return; of a large change only some iterations later.
 
         Args:
             image: committed metadata.
-            delta: what changed since the last call, so that a change costs what it touches; None
-                at start (then everything is compared, by identity: images share what is the same).
+            delta: changes since the last call, so that a change costs what it touches. None at the
+                start: everything is compared, by identity (images share what is the same).
         """
         self._images.append((image, delta))
         self.hosting.is_being_notified = True
@@ -219,9 +219,9 @@ class ReplicaManager:
     def _compared(
         self, image: MetadataImage, delta: MetadataDelta | None
     ) -> Iterator[HostTarget | RetiredReplica | TopicImage | None]:
-        """What is wanted here, what is not any more, and the topics that are gone, behind theirs.
+        """Replicas wanted here, replicas to remove, and removed topics after their partitions.
 
-        None where there is nothing to say of a topic or a partition.
+        None for a topic or a partition without a change.
         """
         for old in self._topics_deleted(image, delta):
             if old is not None:
@@ -272,7 +272,7 @@ class ReplicaManager:
         del self._applied[topic.name]
 
     def _configure(self, delta: MetadataDelta | None) -> None:
-        """Hand changed settings to the logs; a broker's change may change the defaults of all."""
+        """Hand changed settings to the logs; a broker's settings may be the defaults of all."""
         if delta is None or not delta.changed_configs:
             return
         names = {name for kind, name in delta.changed_configs if kind == ResourceType.TOPIC}
@@ -281,21 +281,21 @@ class ReplicaManager:
         self.hosting.configure(None if of_all else names)
 
     async def stop(self) -> None:
-        """Make nothing more; directories of what is gone are still taken away."""
+        """Make no more replicas; those that are to go are still removed."""
         await self.hosting.stop()
         await self._runner.stop()
 
     def serve_again(self, topic_partition: TopicPartition) -> None:
-        """Give a replica whose log was replaced its role again, as the metadata say by now."""
+        """Give a replica whose log was replaced its role by the present metadata."""
         topic, number = self._applied.get(topic_partition.topic), topic_partition.partition
         partition = None if topic is None else topic.partitions.get(number)
         if topic is not None and partition is not None and self.node_id in partition.replicas:
             self.hosting.serve_again(HostTarget(topic, number, partition))
 
-    # -- what the controller says
+    # -- answers of the controller
 
     def epoch_refused(self, replica: ReplicaId) -> None:
-        """The controller gives no higher leader epoch: whoever waits for one hears why."""
+        """Note why the controller gives no higher leader epoch, in the offline reason."""
         topic = self._applied.get(self.topic_names.get(replica.topic_id, ""))
         if topic is not None:
             number = replica.partition

@@ -1,9 +1,9 @@
-"""Which consumers a leader sends to a replica in their rack, and which come back (KIP-392).
+"""The consumers that a leader sends to a replica in their rack, and that return (KIP-392).
 
-A follower refuses what it cannot tell for sure, for instance while its remote tier is away, and
-its consumer comes back to the leader. To be sent there again at once would continue for as long as
-the follower refuses: a consumer that is back soon without having read anything stays for a while.
-DIFFERS: Kafka's leader names the same replica again each time.
+A follower refuses a read that it cannot answer with certainty, for instance while its remote tier
+is unavailable. Its consumer then returns to the leader, and would go back and forth for as long as
+the follower refuses. So a consumer that returns soon without having read anything stays for a
+while. DIFFERS: Kafka's leader names the same replica again each time.
 """
 
 from collections import OrderedDict
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 BACK_WITHIN_MS: Final = 10_000
-"""A client keeps to the replica that was named for minutes: who is back by then was refused."""
+"""A client keeps to the named replica for minutes: one that is back by then was refused."""
 STAYS_MS: Final = 60_000
 REMEMBERED_MAX: Final = 10_000
-"""Consumers and partitions within these times; of more the first ones are forgotten."""
+"""Consumers and partitions within these times; above it the oldest are forgotten."""
 
 Peer = tuple[str, int]
-"""The other side of a connection."""
+"""Address and port of a client."""
 Reader = tuple[Peer, bytes, int]
 """A consumer of one partition: its connection, topic id and partition."""
 
@@ -30,12 +30,12 @@ class _Sent:
 
 
 class SentElsewhere:
-    """The consumers that one broker has sent to other replicas lately."""
+    """The consumers that one broker has recently sent to other replicas."""
 
     __slots__ = ("_sent",)
 
     def __init__(self) -> None:
-        """Nobody was sent anywhere."""
+        """Begin without any consumer."""
         self._sent: OrderedDict[Reader, _Sent] = OrderedDict()
 
     def may_send(self, reader: Reader, offset: int, now_ms: int) -> bool:
@@ -43,7 +43,7 @@ class SentElsewhere:
 
         Args:
             reader: its connection to this leader, which it keeps, and the partition.
-            offset: where it reads next.
+            offset: next offset that it reads.
             now_ms: any clock that never goes back.
         """
         known = self._sent.get(reader)
@@ -57,7 +57,7 @@ class SentElsewhere:
         return True
 
     def sent(self, reader: Reader, offset: int, now_ms: int) -> None:
-        """It was told to read there."""
+        """Note that a consumer was sent to another replica."""
         while self._sent:
             oldest = next(iter(self._sent))
             is_over = self._sent[oldest].at_ms < now_ms - BACK_WITHIN_MS - STAYS_MS

@@ -1,15 +1,15 @@
-"""One partition as this broker hosts it: role, epoch, high watermark, and who waits for it.
+"""One partition as this broker hosts it: role, leader epoch, high watermark, waiting requests.
 
-Lives on the event loop; nothing here is called from another thread.
+All of it belongs to the event loop's thread.
 
 Invariants:
-    * the high watermark never goes back while this broker leads the partition;
-    * with one replica it follows the log end at once, else it is what `InSyncReplicas` says; the
-      leader's own log counts only as far as it is fsynced where `flush.messages` records wait
-      for it, and for a *durable* topic: `__remote_log_metadata` says what may be deleted, so a
-      reader must not see a record of it that a power cut could take back;
-    * whoever waits for bytes or for the high watermark is told after every move of it, and when the
-      role changes or the partition goes away.
+    * The high watermark never goes back while this broker leads the partition.
+    * With one replica it follows the log end at once, else `InSyncReplicas` gives it. The leader's
+      own log counts only as far as it is fsynced where `flush.messages` records wait for the
+      fsync, and for a *durable* topic. `__remote_log_metadata` decides about deletions. So a reader
+      must not see a record of it that a power cut could take back.
+    * Requests that wait for bytes or for the high watermark look again after every move of it,
+      when the role changes and when the partition leaves this broker.
 """
 
 import asyncio
@@ -59,21 +59,20 @@ log = logging.getLogger(__name__)
 
 DURABLE_TOPICS = frozenset({REMOTE_LOG_METADATA_TOPIC})
 BROKER_OWNED_TOPICS = INTERNAL_TOPICS | {REMOTE_LOG_METADATA_TOPIC}
-"""Topics of the broker's own: not everybody may write them, and they are never tiered."""
+"""Topics of the broker's own: only authorised clients write them, and they are never tiered."""
 
 
 class Partition:
-    """A replica of a partition on this broker and what it knows as leader.
+    """A replica of a partition on this broker, with the state of a leader where it leads.
 
     Attributes:
-        followers: of a leader; None for a follower, and where there is one replica alone.
-        has_barrier: the tier has read its barrier of this leader epoch back.
-        is_recovering: the leader that is followed was elected uncleanly and has not settled that.
-        leader_word: what the leader that is followed has said under this leader epoch, once its
-            log agrees with the one here; None before, and where this broker leads.
-        restoration: how the log may begin again, as the tier has found: nothing is left here.
-        watches: fetches of consumers, which wait for what is visible.
-        log_watches: fetches of followers, which wait for what is appended.
+        followers: Of a leader; None for a follower, and where there is one replica only.
+        has_barrier: The tier has read its barrier of this leader epoch back.
+        is_recovering: The leader that is followed was elected uncleanly and has not recovered.
+        leader_word: Of the leader that is followed, once the two logs agree; else None.
+        restoration: How the log may begin again remotely, as the tier found: nothing is left here.
+        watches: Fetches of consumers; they wait for visible records.
+        log_watches: Fetches of followers; they wait for appended records.
     """
 
     __slots__ = (
@@ -123,7 +122,7 @@ class Partition:
         validations: ValidationTally | None = None,
         leading: Leading[Leader] | None = None,
     ) -> None:
-        """Host it; only with `leading` can it be led with followers."""
+        """Host the log; without `leading` it cannot be led with followers."""
         self.log = log
         self.counters = counters
         self.topic_partition = log.topic_partition
@@ -143,7 +142,7 @@ class Partition:
         self.verdict: Verdict = Validation.OPEN
         self.has_barrier = False
         self.restoration: Restoration | None = None
-        # In the order in which they came: so they are told, and a run can be replayed.
+        # In the order of arrival, so that a simulated run can be replayed.
         self.waiters: dict[Waiter, None] = {}
         self.watches: dict[FetchWatch[Any], None] = {}
         self.log_watches: dict[FetchWatch[Any], None] = {}
@@ -184,7 +183,7 @@ class Partition:
     ) -> None:
         """Lead from here on under `leader_epoch`; the epoch chain gets it at the next append.
 
-        `unclean_epoch`: of the unclean election that is not recovered from yet, -1 for none.
+        `unclean_epoch`: leader epoch of the unclean election not yet recovered from; -1: none.
         """
         self.unclean_epoch = unclean_epoch
         changed = not self.is_leader or leader_epoch != self.leader_epoch
@@ -197,7 +196,7 @@ class Partition:
             self.verdict, self.has_barrier = reopened(self.verdict), False
             self.restoration = None
             self._count()
-            self.log.forget_copies()  # what an earlier role was told does not count
+            self.log.forget_copies()  # reports of an earlier role do not count
             self._note_epoch(leader_epoch)
             self._own_end = self.log.high_watermark
             self._end_leading()
@@ -212,7 +211,7 @@ class Partition:
         self._advance(0)
 
     def _note_epoch(self, leader_epoch: int) -> None:
-        """As in Kafka the epoch is in the chain from its first moment, also without a record.
+        """Put the epoch into the epoch chain before its first record, as Kafka does.
 
         ListOffsets and OffsetForLeaderEpoch answer with it. DIFFERS: Kafka lets later epochs give
         way to an earlier one; remote offsets would then be of another epoch than their segments.
@@ -229,7 +228,7 @@ class Partition:
 
     @property
     def _is_epoch_too_low(self) -> bool:
-        """Whether a tiered log ends in a later epoch: cluster metadata of an earlier time."""
+        """Whether a tiered log ends in a later epoch: the cluster metadata are an older copy."""
         latest = self.log.epochs.latest_epoch
         return (
             self.log.config.remote_storage_enable
@@ -238,7 +237,7 @@ class Partition:
         )
 
     def pause(self) -> None:
-        """Lead and follow no more until the next role: another leads, or a chain comes first."""
+        """Take no role until the next one: another leads, or an epoch chain is written first."""
         self.is_leader, self.leader_id = False, -1
         self._count()
 
@@ -259,12 +258,12 @@ class Partition:
         isr: Sequence[int],
         is_recovering: bool = False,
     ) -> None:
-        """Another broker leads; parked requests are sent there.
+        """Follow another broker; parked requests fail with NOT_LEADER_OR_FOLLOWER.
 
-        `is_recovering`: it was elected uncleanly, and has not settled that.
+        `is_recovering`: that leader was elected uncleanly and has not recovered.
         """
         if self.is_leader or leader_epoch != self.leader_epoch:
-            self.log.forget_copies()  # what an earlier role was told does not count
+            self.log.forget_copies()  # reports of an earlier role do not count
             self.leader_word = None
         self.is_recovering = is_recovering
         self.is_leader, self.leader_id = False, leader_id
@@ -281,16 +280,16 @@ class Partition:
     def follow(
         self, *, high_watermark: int, log_start_offset: int, heard: Heard, new_bytes: int = 0
     ) -> bool:
-        """Take over what the leader says, the high watermark as far as this log reaches.
+        """Take over the leader's statement; the high watermark as far as this log reaches.
 
         Args:
             high_watermark: the leader's.
-            log_start_offset: the leader's; -1 where it does not know it.
-            heard: when it has last answered; kept until `unheard`.
-            new_bytes: were appended before.
+            log_start_offset: the leader's; -1 where the leader does not have it.
+            heard: when the leader last answered; kept until `unheard`.
+            new_bytes: bytes appended here since the last call.
 
         Returns:
-            Whether the log start has moved: it is to be made durable, see `raise_log_start`.
+            Whether the log start has moved; the caller makes it durable, see `raise_log_start`.
 
         Raises:
             OffsetOutOfRange: its log begins above what is committed.
@@ -304,18 +303,18 @@ class Partition:
             log.raise_log_start(log_start_offset)
         self.leader_word = LeaderWord(log_start_offset, heard)
         if is_higher:
-            self._wake()  # whoever waits below it is told
+            self._wake()  # requests below the log start
         return is_higher
 
     def unheard(self) -> None:
-        """The leader is not asked for it any more: its log start may move unheard."""
+        """The leader is not fetched from: its log start may move unnoticed from here on."""
         if self.leader_word is not None:
             self.leader_word = LeaderWord(self.leader_word.log_start_offset, None)
 
     def replace_log(self, log: PartitionLog) -> None:
-        """Continue with a log that took the place of the one before; a leader is paused before.
+        """Continue with another log in place of the present one; a leader is paused before.
 
-        Reports on the log before do not count for it; a loss stays until this one is validated.
+        Reports on the former log do not count for it. A loss stays until this one is validated.
         """
         assert not self.is_leader
         log.set_config(self.log.config)
@@ -325,7 +324,7 @@ class Partition:
         self._wake()
 
     def retire(self) -> None:
-        """The partition leaves this broker: whoever waits is told."""
+        """Leave this broker; waiting requests look again, and appends that wait fail."""
         self.deleted, self.is_leader = True, False
         self._end_leading()
         self._count()
@@ -337,21 +336,21 @@ class Partition:
 
         Raises:
             NotLeaderOrFollower: this broker does not lead.
-            FencedLeaderEpoch, UnknownLeaderEpoch: as `check_epoch`.
+            FencedLeaderEpoch, UnknownLeaderEpoch: by `check_epoch`.
         """
         self.check_epoch(current_leader_epoch)
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led by {self.leader_id}")
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Refuse a request that was meant for another time.
+        """Refuse a request of another leader epoch.
 
         Args:
-            current_leader_epoch: what the client believes; -1 where it does not say.
+            current_leader_epoch: of the client's metadata; -1 where it is not given.
 
         Raises:
-            FencedLeaderEpoch: the client is behind.
-            UnknownLeaderEpoch: we are behind.
+            FencedLeaderEpoch: the client's is older.
+            UnknownLeaderEpoch: the client's is newer.
 
         Source: KIP-320.
         """
@@ -365,12 +364,12 @@ class Partition:
             )
 
     def check_follower(self, offset: int, *, read_committed: bool) -> None:
-        """Refuse a consumer's read that this follower may not answer, see `follower_reads`.
+        """Refuse a consumer's read that this follower may not answer, by `follower_reads`.
 
         Raises:
-            NotLeaderOrFollower: nothing was heard of a leader of this epoch.
-            OffsetOutOfRange: the leader has deleted it.
-            ReplicaNotAvailable, LogIsTruncated: only the leader can tell.
+            NotLeaderOrFollower: no leader of this epoch has answered yet.
+            OffsetOutOfRange: the leader has deleted the offset.
+            ReplicaNotAvailable, LogIsTruncated: only the leader has the answer.
         """
         log = self.log
         log.lease.refuse_read()
@@ -394,9 +393,9 @@ class Partition:
         )
 
     def check_log_start_known(self) -> None:
-        """Refuse to say that offsets are gone before it is known where the log starts.
+        """Refuse to report offsets as deleted while the log start is unknown.
 
-        A consumer that is told so would continue elsewhere and skip what is in the remote tier.
+        A consumer with that answer would reset, and skip the records in the remote tier.
         DIFFERS: Kafka takes the local start for the log start then.
 
         Raises:
@@ -411,16 +410,16 @@ class Partition:
         return bool(self.log.epoch_file.lost) or self.verdict is Loss.CHAIN
 
     def check_chain_known(self) -> None:
-        """Refuse to validate by epochs of remote offsets that nobody knows, or may have wrong.
+        """Refuse an answer by epochs of remote offsets that are unknown or may be wrong.
 
         Raises:
-            ReplicaNotAvailable: the chain was lost; the tier restores it, or a person must.
+            ReplicaNotAvailable: the epoch chain was lost; the tier or an operator restores it.
         """
         if self.is_chain_lost:
             raise ReplicaNotAvailable(f"the epoch chain of {self.topic_partition} was lost")
 
     def check_log_end(self) -> None:
-        """Refuse to continue at a log end above which offsets were given before.
+        """Refuse to append at a log end above which offsets were assigned before.
 
         Raises:
             NotValidated: the end of the log was lost.
@@ -430,7 +429,7 @@ class Partition:
 
     @property
     def is_sound(self) -> bool:
-        """Whether the tier found log end, chain and log start true, or has no part in this log.
+        """Whether the tier validated log end, epoch chain and log start, or does not tier this log.
 
         The directory may be an older copy: until then acknowledged records may lie above its end.
         """
@@ -446,13 +445,13 @@ class Partition:
 
     @property
     def is_unvalidated(self) -> bool:
-        """Whether the tier's validation is still to come: it may yet be found sound."""
+        """Whether the tier has still to validate the log: it may yet be sound."""
         return self.verdict is Validation.OPEN and not self.is_sound
 
     def check_sound(self) -> None:
-        """Refuse to say that something lies above the log end, or that nothing does.
+        """Refuse any answer about offsets at or above the log end.
 
-        A consumer that is told so resets or truncates, and skips what was acknowledged.
+        A consumer with such an answer resets or truncates, and skips acknowledged records.
         DIFFERS: Kafka takes the log end for true (docs/decisions/before-the-validation.md).
 
         Raises:
@@ -464,7 +463,7 @@ class Partition:
             )
 
     def take_report(self, report: Report) -> None:
-        """Take what the tier has found out; whoever waits is told."""
+        """Take a report of the tier; waiting requests look again if the verdict changes."""
         self.has_barrier = has_barrier(report)
         if self.followers is not None:
             self.followers.offer_to_recover()
@@ -480,7 +479,7 @@ class Partition:
             self._wake()
 
     def set_config(self, config: LogConfig) -> None:
-        """Replace the settings of the log; a topic may become tiered by them, or cease to be."""
+        """Replace the settings of the log; they may make the topic tiered, or no longer tiered."""
         self.log.set_config(config)
         if self.followers is not None:
             self.followers.set_min_insync_replicas(config.min_insync_replicas)
@@ -489,10 +488,10 @@ class Partition:
         self.log.lease.when_here(self._drop_remote)
 
     def _drop_remote(self) -> None:
-        """Begin at the local start where all that is remote is ordered to be deleted.
+        """Raise the log start to the local start where all remote data are to be deleted.
 
-        In every role: who leads next may have dropped more from its disk than who led before, and
-        what lies between would be in no tier.
+        In every role: the next leader may have dropped more from its disk than this one, and the
+        offsets between would be in no tier.
         """
         log = self.log
         start = log.local_log_start_offset
@@ -512,7 +511,7 @@ class Partition:
         self._standing = standing
 
     def log_start_raised(self) -> None:
-        """The log start moved: whoever waits below it is told."""
+        """Wake requests that wait below the log start, which has moved."""
         self._wake()
 
     # -- append
@@ -531,16 +530,16 @@ class Partition:
         Args:
             batch: exactly one batch, writable; offset and epoch are patched in place.
             now_ms: wall clock.
-            required_acks: -1 asks for `min.insync.replicas`.
+            required_acks: -1 requires `min.insync.replicas` in-sync replicas.
             opening: see `PartitionLog.append_as_leader`.
             from_client: likewise.
 
         Returns:
-            Offsets given. With acks=-1 the caller awaits `committed(info.last_offset + 1)`.
+            The offsets assigned. With acks=-1 the caller awaits `committed(info.last_offset + 1)`.
 
         Raises:
             KafkaError: with the code for the client; nothing was appended.
-            MustBeOpened: likewise.
+            MustBeOpened: from `PartitionLog.append_as_leader`; nothing was appended.
         """
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led by {self.leader_id}")
@@ -569,11 +568,11 @@ class Partition:
 
         Args:
             end_offset: of an append.
-            leader_epoch: under which it was made, where the loop has had turns since: another
-                leader may have other records there by now.
+            leader_epoch: of the append, where the event loop has run since: another leader may
+                have other records at these offsets by now.
 
         Returns:
-            None when it is so already, else a future that fails if the role changes, or has.
+            None if all is committed already, else a future. It fails if the role changes, or has.
         """
         if leader_epoch not in (None, self.leader_epoch) or self.deleted:
             failed: Future[None] = asyncio.get_running_loop().create_future()
@@ -594,14 +593,14 @@ class Partition:
         min_one_batch: bool,
         may_wait: bool = True,
     ) -> LogRead:
-        """Find the batches from `offset` on; of a durable topic only whole and sound ones.
+        """Find the batches from `offset` on; of a durable topic only whole and undamaged ones.
 
         DIFFERS: Kafka leaves damage to its readers. The tier reads by librdkafka, whose process
         ends at a wrong checksum.
 
         Raises:
             CorruptMessage: a durable topic's batch at `offset` is damaged.
-            WouldWait, KafkaError: as `PartitionLog.read`.
+            WouldWait, KafkaError: from `PartitionLog.read`.
         """
         log = self.log
         try:
@@ -625,7 +624,7 @@ class Partition:
     # -- followers
 
     def _learn_isr(self, committed: CommittedIsr, replicas: Sequence[int]) -> None:
-        """Take a committed state; one that is not newer than the last is none."""
+        """Take a committed state, unless it is not newer than the last one."""
         followers = self.followers
         if followers is not None:
             if not followers.learn(committed, replicas):
@@ -642,7 +641,7 @@ class Partition:
             self._leading.note(self, LONE)
 
     def review(self, now_ms: int) -> None:
-        """See `Leading`."""
+        """Shrink and grow the ISR as the lag of its followers asks for; `Leading` calls this."""
         if self.followers is not None and not self.log.is_offline:
             self.followers.review(now_ms)
 
@@ -660,10 +659,10 @@ class Partition:
         return NotLeaderOrFollower(f"{self.topic_partition} is {where}")
 
     def check_watermark_settled(self) -> None:
-        """Refuse to say what is committed before this leader can know (KIP-207).
+        """Refuse to report the high watermark before this leader can have it (KIP-207).
 
         Raises:
-            OffsetNotAvailable: clients ask again.
+            OffsetNotAvailable: it is below the first offset of this leader epoch.
         """
         if self.followers is not None and not self.followers.is_watermark_settled:
             raise OffsetNotAvailable(
@@ -673,20 +672,20 @@ class Partition:
 
     @property
     def members_log_start(self) -> int:
-        """See `Followers.checkpointed_log_start`; LONG_MAX where there is one replica alone."""
+        """`Followers.checkpointed_log_start`; LONG_MAX with one replica only."""
         return LONG_MAX if self.followers is None else self.followers.checkpointed_log_start
 
     @property
     def members_highest_log_start(self) -> int:
-        """See `Followers.highest_log_start`; -1 where there is one replica alone."""
+        """`Followers.highest_log_start`; -1 with one replica only."""
         return -1 if self.followers is None else self.followers.highest_log_start
 
     def cut_everywhere(self, log_start_offset: int) -> Future[None] | None:
-        """See `Followers.cut_everywhere`; None where there is one replica alone."""
+        """`Followers.cut_everywhere`; None with one replica only."""
         return None if self.followers is None else self.followers.cut_everywhere(log_start_offset)
 
     def until_settled(self) -> Future[None] | None:
-        """As `committed`, for all that earlier leaders may have acknowledged."""
+        """`committed`, for all records that earlier leaders may have acknowledged."""
         if self.followers is None:
             return None
         return self.committed(self.followers.in_sync.epoch_start_offset)
@@ -711,7 +710,7 @@ class Partition:
             self.advance_replicated()
 
     def advance_replicated(self) -> None:
-        """Move the high watermark as far as the replicas allow, where there are several."""
+        """Move the high watermark as far as the replicas allow; nothing with one replica only."""
         if self.followers is not None:
             self._raise_high_watermark(self.followers.high_watermark(self._own_end))
 
@@ -727,14 +726,14 @@ class Partition:
     def waits_for_commit(self, required_acks: int) -> bool:
         """Whether an append with these acks is answered only when it is committed.
 
-        Of a topic with `flush.messages` also one with acks=1, as in Kafka.
+        With `flush.messages` this includes acks=1, as in Kafka.
         """
         if required_acks == -1:
             return self.followers is not None or self.durable or self.is_flushing
         return required_acks != 0 and self.is_flushing and not self.durable
 
     def not_committed_error(self) -> KafkaError:
-        """What is said when an append was not committed in time."""
+        """The answer to an append that was not committed within its timeout."""
         in_sync = None if self.followers is None else self.followers.in_sync
         if in_sync is not None and in_sync.is_under_min_isr:
             return NotEnoughReplicasAfterAppend(
@@ -780,12 +779,12 @@ class Partition:
             log.error("fsync failed: partition=%s error=%r", self.topic_partition, error)
             if not isinstance(error, KafkaError):
                 error = KafkaStorageError(f"fsync of {self.topic_partition} failed: {error}")
-            self._commits.fail(error)  # what they wait for will not come before a restart
+            self._commits.fail(error)  # they cannot be committed before a restart
             return
         if not self.is_leader:
             return
         if self.followers is not None:
-            # The log may have been cut meanwhile, and have grown again.
+            # The log may have been truncated meanwhile, and have grown again.
             self._own_end = max(self._own_end, min(end_offset, self.log.recovery_point))
             self._advance(0)
             return

@@ -1,4 +1,4 @@
-"""Hands changed settings to the logs of topics, in iterations of the event loop."""
+"""Hands changed settings to the logs of topics, in slices."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -10,11 +10,11 @@ from runtime.ports import Ports
 from runtime.work import Runner, Steps, logged
 
 SLICE: Final = 100
-"""Topics and partitions that are looked at in one turn."""
+"""Topics and partitions in one iteration of the event loop."""
 
 
 class Reconfiguration:
-    """A topic that is named again while its turn lasts is looked at once more."""
+    """The topics whose settings may have changed; each name is once in the queue."""
 
     def __init__(
         self,
@@ -27,9 +27,9 @@ class Reconfiguration:
         """Change nothing yet.
 
         Args:
-            config_for: settings of a topic now.
+            config_for: the present settings of a topic.
             partitions_of: its partitions that are hosted here.
-            tell: called with those whose settings have changed, once a turn.
+            tell: called once a slice with the partitions whose settings have changed.
             ports: of the process.
         """
         self._config_for, self._partitions_of, self._tell = config_for, partitions_of, tell
@@ -38,12 +38,12 @@ class Reconfiguration:
         self._runner = Runner(self._work, ports.scheduler, failed=failed)
 
     def of(self, names: Iterable[str]) -> None:
-        """The settings of these topics may have changed; of few it is done on return."""
+        """Look at the settings of these topics; if they are few, all is done on return."""
         self._due.update(dict.fromkeys(names))
         self._runner.start()
 
     def when_done(self, fn: Callable[[], None]) -> None:
-        """Call `fn` once all that was said is done; perhaps at once."""
+        """Call `fn` once the queue is empty; at once if it is."""
         self._runner.when_idle(fn)
 
     async def stop(self) -> None:
@@ -64,7 +64,7 @@ class Reconfiguration:
             self._tell(tuple(changed))
 
     def _to_change(self) -> Iterator[Partition | None]:
-        """Changes one after the other; None for each topic, and for what stays as it is."""
+        """Change one partition after the other; None for each topic and each unchanged one."""
         while self._due:
             name, _ = self._due.popitem(last=False)
             config = self._config_for(name)

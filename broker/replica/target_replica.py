@@ -1,4 +1,4 @@
-"""What the metadata say of the replicas of this broker, in the words of the local log."""
+"""The replicas that the metadata assign to this broker, in the types of the local log."""
 
 from dataclasses import replace
 
@@ -17,10 +17,10 @@ from runtime.work import Pace, Steps, stepwise
 
 
 def why_barred(image: MetadataImage, topic: str, *, has_tier: bool) -> str:
-    """Why replicas of a topic are not served here, whatever lies on the disk; "": they are.
+    """Why replicas of a topic are not served here in any state of the disk; "": they are.
 
-    A tiered log without its tier looks like a plain one that begins at its local start: clients
-    would be told that older offsets are gone.
+    A tiered log without its tier looks like a plain one that begins at its local start. Clients
+    would get OFFSET_OUT_OF_RANGE for older offsets, although the store has them.
     """
     if has_tier or not is_tiered(image.topic_config(topic)):
         return ""
@@ -38,13 +38,13 @@ def target_replica(
     is_missing_some: bool,
     has_tier: bool,
 ) -> TargetReplica | None:
-    """Say what the metadata want under a name here; None if they know no such replica.
+    """The replica that the metadata want under a name here; None without one.
 
     Args:
         image: the cluster.
         node_id: this broker.
         tp: the name of the partition directory.
-        is_missing_some: a log directory of this broker is not there or does not work.
+        is_missing_some: a log directory of this broker is missing or does not work.
         has_tier: this broker has a remote tier.
     """
     topic = image.topics_by_name.get(tp.topic)
@@ -66,7 +66,7 @@ def describe(
     *,
     is_missing_some: bool,
 ) -> TargetReplica:
-    """The same for a replica that is known to be this broker's."""
+    """`target_replica` of a replica of this broker, without the check by `why_barred`."""
     broker = image.brokers.get(node_id)
     keeps_order = broker is not None and broker.directories_assigned_from >= 0 and can_assign(image)
     directory_id = partition.directory_of(node_id)
@@ -86,7 +86,7 @@ def describe(
 def found_replicas(logs: LogManager) -> Steps[dict[ReplicaId, bytes]]:
     """The directory id of each replica whose log was opened, in steps.
 
-    Also where the directory has failed since: a replica that is not noted may be begun elsewhere.
+    Includes directories that failed since: a replica that is not noted may be begun elsewhere.
     """
     found: dict[ReplicaId, bytes] = {}
     pace = Pace()

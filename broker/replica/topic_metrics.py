@@ -1,7 +1,7 @@
-"""What is counted per topic, under the names that Kafka's JMX beans have in Prometheus.
+"""Metrics per topic, under the names that Kafka's JMX beans have in Prometheus.
 
-A hosted partition keeps its topic's counters at hand, so that counting on the hot path is an
-addition. Totals over all topics are sums that the reader of the metrics makes.
+A hosted partition holds its topic's counters, so that counting on the hot path is an addition.
+Prometheus sums them up over all topics.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class TopicMetrics:
     """Makes and forgets the counters of topics.
 
     Attributes:
-        on_forget: told of each topic that is gone, for what others count of it.
+        on_forget: called with each topic that is gone; others drop their metrics of it there.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -88,7 +88,7 @@ class TopicMetrics:
         return found
 
     def forget(self, topic: str) -> None:
-        """The topic is gone."""
+        """Remove the metrics of a topic that is gone, and call `on_forget`."""
         if self._topics.pop(topic, None) is not None:
             for counter in self._counters.values():
                 counter.remove(topic)

@@ -17,9 +17,8 @@ _MINUTE_MS: Final = 60_000
 class Validation(Enum):
     """A state without a loss.
 
-    Not validated yet, validated sound and a loss that was found are three different values: offsets
-    above the log end are out of range only where the log end was validated sound (docs/tiering.md
-    §6).
+    "Not validated", "validated" and "a loss was found" are three different values: offsets above
+    the log end are out of range only where the log end was validated (docs/tiering.md §6).
     """
 
     OPEN = "not validated under this leader epoch"
@@ -30,7 +29,7 @@ Verdict: TypeAlias = Validation | Loss
 
 
 def reopened(before: Verdict) -> Verdict:
-    """The verdict at a new leader epoch, or when its grounds are gone: a loss stays."""
+    """The verdict at a new leader epoch, or when its basis is gone: a loss stays."""
     return Validation.OPEN if before is Validation.SOUND else before
 
 
@@ -58,7 +57,7 @@ def has_barrier(report: Report) -> bool:
 
 
 class Standing(Enum):
-    """Where a partition stands with the tier."""
+    """The state of a partition's validation by the tier."""
 
     NOT_CONCERNED = "not tiered, or led by another broker"
     UNVALIDATED = "not validated under this leader epoch"
@@ -69,14 +68,14 @@ class ValidationTally:
     """Counts the partitions of one broker by their standing as they change, never by a walk."""
 
     def __init__(self, clock: Clock) -> None:
-        """Count nothing yet; `clock` says how long validations take."""
+        """Count nothing yet; `clock` measures how long validations take."""
         self._clock = clock
         self._counts = dict.fromkeys(Standing, 0)
         self._unvalidated_since_ms = 0
 
     @property
     def unvalidated(self) -> int:
-        """Partitions led here whose validation is still to come."""
+        """Partitions led here that the tier has still to validate."""
         return self._counts[Standing.UNVALIDATED]
 
     @property
@@ -85,20 +84,20 @@ class ValidationTally:
         return self.unvalidated + self._counts[Standing.VALIDATED]
 
     def move(self, before: Standing, after: Standing) -> None:
-        """Take a partition from one standing to another; a new one is not concerned before."""
+        """Move a partition from one standing to another; a new one begins at NOT_CONCERNED."""
         if after is Standing.UNVALIDATED and not self.unvalidated:
             self._unvalidated_since_ms = self._clock.monotonic_ms()
         self._counts[before] -= 1
         self._counts[after] += 1
 
     def progress(self) -> Sequence[str]:
-        """How far validating has come, for people; nothing once all is validated."""
+        """The progress of the validation, for people; empty once all is validated."""
         if not self.unvalidated:
             return ()
         return (f"validated {self.concerned - self.unvalidated} of {self.concerned} partitions",)
 
     def late(self) -> Sequence[str]:
-        """Why somebody should look, if validating continues for minutes."""
+        """The health reason if the validation has taken `LATE_AFTER_MS`; else empty."""
         took_ms = self._clock.monotonic_ms() - self._unvalidated_since_ms
         if not self.unvalidated or took_ms < LATE_AFTER_MS:
             return ()

@@ -1,14 +1,14 @@
-"""The asking side of a Fetch session (KIP-227): a leader is sent changes only.
+"""The follower's side of a Fetch session (KIP-227): a leader is sent changes only.
 
-The session knows what is wanted of each partition and what the leader was told last; the next
-question is the difference. Where an answer is missing, nobody knows what the leader has: the next
-question is a full one, which ends the old session and begins another.
+The session has the wanted request of each partition and the last one that was sent; the next
+request is the difference. After a missing answer the state at the leader is unknown: the next
+request is a full one, which ends the old session and begins another.
 
-An incremental answer leaves out what the leader has told before. So a partition whose answer was
-dropped, or that has another leadership now, is *renewed*: one question forgets it and the next asks
-for it again, and then the leader tells all of it again.
+An incremental answer leaves out values of earlier answers. So a partition whose answer was dropped,
+or that has another leadership now, is *renewed*: one request forgets it, and the next one adds it
+again. The leader then sends all its values.
 
-Pure; the answering side is `broker.replica.fetch_session`.
+Pure; the leader's side is `broker.replica.fetch_session`.
 """
 
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ PartitionId = tuple[bytes, int]
 
 
 class Asked(NamedTuple):
-    """What is asked of one partition.
+    """The request for one partition.
 
     Attributes:
-        leader_epoch: the leadership that is meant.
-        offset: the own log end (exclusive).
-        last_fetched_epoch: of the last own record; -1 without one.
-        log_start_offset: where the own log begins, checkpointed.
-        high_watermark: the own one.
+        leader_epoch: of the leadership that it is for.
+        offset: end of the follower's log (exclusive).
+        last_fetched_epoch: of the follower's last record; -1 without one.
+        log_start_offset: of the follower, checkpointed.
+        high_watermark: of the follower.
     """
 
     leader_epoch: int
@@ -43,11 +43,11 @@ class Question(NamedTuple):
     """One Fetch.
 
     Attributes:
-        epoch: of the session; 0: a full question, which begins one.
-        asked: partitions that are new to the leader, or asked otherwise than before.
-        forgotten: partitions that the leader is to leave out from now on.
-        is_hurried: it has partitions that were not asked for before, or is to be followed by one
-            that has: the leader should tell what it knows of them, and not wait for records.
+        epoch: Of the session; 0: a full request, which begins one.
+        asked: Partitions that are new to the leader, or whose request has changed.
+        forgotten: Partitions that the leader leaves out from now on.
+        is_hurried: It has partitions that are new to the leader, or the next one has: the leader
+            should answer at once, and not wait for records.
     """
 
     session_id: int
@@ -63,23 +63,23 @@ class Question(NamedTuple):
 
 
 class FetchSession:
-    """See the module.
+    """The session with one leader.
 
     Attributes:
-        last_sent: what the last question asks of each partition, by itself or those before it.
+        last_sent: the request of each partition as the leader has it, after the last Fetch.
     """
 
     def __init__(self) -> None:
         self.last_sent: dict[PartitionId, Asked] = {}
         self._wanted: dict[PartitionId, Asked] = {}
-        self._changed: dict[PartitionId, None] = {}  # a set in order: runs are replayed
+        self._changed: dict[PartitionId, None] = {}  # an ordered set, so that runs can be replayed
         self._renewed: set[PartitionId] = set()
         self._session_id, self._epoch = NO_SESSION, INITIAL_EPOCH
 
-    # -- what is wanted
+    # -- wanted requests
 
     def ask(self, partition: PartitionId, asked: Asked) -> None:
-        """Ask this of a partition from the next question on."""
+        """Send this for a partition from the next Fetch on."""
         last_sent = self.last_sent.get(partition)
         if last_sent is not None and last_sent.leader_epoch != asked.leader_epoch:
             self._renewed.add(partition)
@@ -87,20 +87,20 @@ class FetchSession:
         self._changed[partition] = None
 
     def forget(self, partition: PartitionId) -> None:
-        """Ask for it no more."""
+        """Fetch it no more."""
         if self._wanted.pop(partition, None) is not None:
             self._changed[partition] = None
 
     def renew(self, partition: PartitionId) -> None:
-        """Have the leader tell all of a partition again: what it told last was not taken."""
+        """Have the leader repeat all values of a partition: its last answer was not used."""
         if partition in self._wanted:
             self._renewed.add(partition)
             self._changed[partition] = None
 
-    # -- questions and answers
+    # -- requests and answers
 
     def question(self) -> Question | None:
-        """The next question; it counts as sent. None: there is nothing to ask."""
+        """Return the next Fetch, which counts as sent; None: there is nothing to fetch."""
         if self._epoch == INITIAL_EPOCH:
             self._changed.clear()
             self._renewed.clear()
@@ -131,7 +131,7 @@ class FetchSession:
         return Question(self._session_id, self._epoch, asked, tuple(forgotten), hurries)
 
     def answered(self, error: int, session_id: int) -> bool:
-        """Take what the last question's answer says of the session.
+        """Take the session's state from the answer to the last Fetch.
 
         Args:
             error: of the whole answer.
@@ -153,5 +153,5 @@ class FetchSession:
         return False
 
     def lost(self) -> None:
-        """The last question has no answer, or a wrong one: begin another session."""
+        """Begin another session: the last Fetch has no answer, or a wrong one."""
         self._epoch = INITIAL_EPOCH

@@ -1,8 +1,8 @@
-"""Fetch 13 to 18 as a follower speaks it, in steps: neither side is decoded or copied as a whole.
+"""Fetch 13 to 18 for a follower, in slices: neither side is decoded or copied as a whole.
 
-A question is packed a partition at a time, for all versions: which one is spoken is known when it
-is sent. An answer is walked through in its frame; its records stay views of it. What only a
-consumer asks or is told is excluded, or skipped.
+A request is packed a partition at a time, for all versions: the version is known when it is sent.
+An answer is walked through in its frame; its records stay views of it. Fields for consumers only
+are left out, or skipped.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ from local_log.leader_epoch_cache import EpochEnd
 from runtime.work import Pace, Steps
 
 VERSIONS: Final = Versions(13, 18)
-"""From topic ids on: every broker of a cluster with KRaft serves them."""
+"""From the version with topic ids on: each broker of a cluster with KRaft serves them."""
 _REPLICA_STATE: Final = 15
 _HIGH_WATERMARK: Final = 18
 _NO_TAGS: Final = b"\0"
@@ -29,7 +29,7 @@ _PARTITION_BYTES_MIN: Final = 37
 _TOPIC_BYTES_MIN: Final = 18
 _DIVERGING: Final = 0
 _UNITS: Final = 5
-"""Microseconds, about, for a partition of a question or an answer."""
+"""Microseconds, about, for a partition of a request or an answer."""
 
 _pack_id = Struct(">i").pack
 _pack_limits = Struct(">iiibii").pack
@@ -47,11 +47,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchTerms:
-    """What a follower's questions have in common.
+    """The settings of all Fetch requests of a follower.
 
     Attributes:
         node_id: of the follower.
-        wait_ms, min_bytes: how long the leader may wait for how many bytes.
+        wait_ms, min_bytes: the leader waits at most this long for this many bytes.
         max_bytes: of the whole answer.
         partition_bytes: of one partition.
     """
@@ -63,25 +63,25 @@ class FetchTerms:
     partition_bytes: int = 1 << 20
 
 
-# -- questions ----------------------------------------------------------------------------------
+# -- requests -----------------------------------------------------------------------------------
 
 
 def encoded(
     question: Question, terms: FetchTerms, *, broker_epoch: int, wait_ms: int
 ) -> Steps[Callable[[int], bytes]]:
-    """Pack a question.
+    """Pack a request.
 
     Args:
         question: of the session.
-        terms: as agreed by settings.
+        terms: from the settings.
         broker_epoch: of this incarnation of the follower.
-        wait_ms: of this question; at most that of the terms.
+        wait_ms: of this request; at most that of the terms.
 
     Returns:
         A function that makes the body for a version.
     """
     pace = Pace()
-    heads: list[bytes] = []  # of each partition, with its topic's where that begins
+    heads: list[bytes] = []  # of each partition; a topic's first one also has the topic's
     tags: list[bytes] = []
     lead = b""
     by_topic = _by_topic(question.asked)
@@ -145,13 +145,13 @@ def _by_topic(asked: Mapping[PartitionId, T]) -> dict[bytes, list[tuple[int, T]]
 
 
 class PartitionAnswer(NamedTuple):
-    """What a leader answers for one partition.
+    """A leader's answer for one partition.
 
     Attributes:
         error: Kafka's code, 0 without.
-        log_start_offset: where its log begins.
-        diverging: up to where the logs may agree; None: they do.
-        records: batches, a view of the frame; the last may be cut.
+        log_start_offset: Of the leader's log.
+        diverging: Up to where the logs may agree; None: they do.
+        records: Batches, a view of the frame; the last one may be incomplete.
     """
 
     partition: PartitionId
@@ -163,7 +163,7 @@ class PartitionAnswer(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """What a leader answers.
+    """A leader's answer to one Fetch.
 
     Attributes:
         error: of the whole answer.
@@ -180,10 +180,10 @@ def walked(frame: memoryview, position: int) -> Steps[FetchAnswer]:
 
     Args:
         frame: kept alive by the views of records.
-        position: where the body begins.
+        position: of the body's first byte.
 
     Raises:
-        MalformedMessageError: it is no such answer, or names a partition twice.
+        MalformedMessageError: it is not a Fetch answer, or it names a partition twice.
     """
     try:
         found, end = yield from _walked(frame, position)
@@ -216,7 +216,7 @@ def _walked(frame: memoryview, position: int) -> Steps[tuple[FetchAnswer, int]]:
 
 
 def _count(frame: memoryview, position: int, bytes_min: int) -> tuple[int, int]:
-    """Elements of an array, none where it is null; each has so many bytes at least."""
+    """Length of an array, 0 where it is null; each element has at least `bytes_min` bytes."""
     count, position = read_uvarint(frame, position)
     count = max(count - 1, 0)
     if count * bytes_min > len(frame) - position:
@@ -239,7 +239,7 @@ def _partition(frame: memoryview, position: int, topic_id: bytes) -> tuple[Parti
 
 
 def _diverging(frame: memoryview, position: int) -> tuple[EpochEnd | None, int]:
-    """The one tagged field of a partition that a follower needs, and where all of them end."""
+    """The one tagged field of a partition that a follower needs, and the end of all of them."""
     end, found = skip_tags(frame, position), None
     for tag, at in _tags(frame, position):
         if tag == _DIVERGING:
@@ -250,7 +250,7 @@ def _diverging(frame: memoryview, position: int) -> tuple[EpochEnd | None, int]:
 
 
 def _tags(frame: memoryview, position: int) -> Iterator[tuple[int, int]]:
-    """Number and place of each field of a section that `skip_tags` has accepted."""
+    """Tag and position of each field of a section that `skip_tags` has accepted."""
     count, position = read_uvarint(frame, position)
     for _ in range(count):
         tag, position = read_uvarint(frame, position)

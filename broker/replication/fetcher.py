@@ -1,13 +1,13 @@
-"""Follows the partitions that one other broker leads: asks for what is new and writes it.
+"""Follows the partitions that one other broker leads: fetches their new records and appends them.
 
-On the event loop: one Fetch at a time, its answer walked through in steps, its records never looked
-at. Then one call, on a pool where it is long, appends and truncates for all partitions of the
-answer, and the loop publishes what came of it. Only then the next Fetch goes out, as Kafka's
-fetcher does it.
+The event loop sends one Fetch at a time and walks through its answer in slices, without a look at
+the records. Then one call appends and truncates for all partitions of the answer, on a pool thread
+if it is long. The loop publishes its results, and only then sends the next Fetch, as Kafka's
+fetcher does.
 
-A log is leased to the pool for that call (`local_log.log.lease`), and nothing is leased under a
-leadership that is over: roles change when the log is back, and until then the partition is paused.
-So a partition may be added, let go or given another leader at any moment.
+A log is leased to the pool for that call (`local_log.log.lease`). No log is leased under a
+leadership that is over: a role changes when the log is back, and until then the partition is
+paused. So a partition may be added, removed or given another leader at any moment.
 """
 
 import logging
@@ -83,9 +83,9 @@ log = logging.getLogger(__name__)
 POOL: Final = "log-follow"
 THREADS: Final = 2
 _UNITS: Final = 10
-"""Microseconds, about, for what is decided or published of a partition."""
+"""Microseconds, about, to decide on a partition or to publish it."""
 AT_ONCE_BYTES: Final = 128 << 10
-"""So many bytes of an answer are appended on the loop, as those of a producer are."""
+"""Up to so many bytes of an answer are appended on the event loop, as those of a producer are."""
 AT_ONCE_MAX: Final = 30
 """Partitions of such an answer."""
 _SESSION_ERRORS: Final = (
@@ -96,15 +96,15 @@ _SESSION_ERRORS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetcherSettings:
-    """What all fetchers of a broker share.
+    """Settings that all fetchers of a broker share.
 
     Attributes:
-        terms: of each Fetch.
-        backoff_ms: longest pause after an error (`replica.fetch.backoff.ms`).
-        timeout_ms: for an answer (`replica.socket.timeout.ms`).
-        from_last_tiered: an empty log leaves out what its leader has copied
+        terms: Of each Fetch.
+        backoff_ms: Longest pause after an error (`replica.fetch.backoff.ms`).
+        timeout_ms: For an answer (`replica.socket.timeout.ms`).
+        from_last_tiered: An empty log leaves out what its leader has copied
             (`follower.fetch.last.tiered.offset.enable`).
-        throttle: of all throttled replicas.
+        throttle: Of all throttled replicas.
     """
 
     terms: FetchTerms
@@ -116,13 +116,13 @@ class FetcherSettings:
 
 @dataclass(slots=True)
 class _ToDo:
-    """What the partitions of one answer need.
+    """The partitions of one answer, by the work that they need.
 
     Attributes:
-        changes: logs that are changed by what the answer says.
-        out_of_range: whose leader is asked for its range.
-        moved: whose leader is asked for its local start: what they need is remote there. With the
-            log end, or -1: nothing of the log counts.
+        changes: Logs that the answer changes.
+        out_of_range: Their leader is asked for its range.
+        moved: Their leader is asked for its local start: the records they need are remote there.
+            With the log end, or -1: nothing of the log counts.
     """
 
     changes: list[LogChange] = field(default_factory=list)
@@ -131,13 +131,13 @@ class _ToDo:
 
 
 class ReplicaFetcher:
-    """See the module; use it from the loop's thread only.
+    """The fetcher for one leader; use it from the event loop's thread only.
 
     Attributes:
-        leader_id: the broker that is asked.
-        lags: of partitions that have one.
-        failed: why partitions count as failed.
-        trouble: why the leader gives no answer that can be read; empty while it does.
+        leader_id: The broker that is followed.
+        lags: Of partitions that have one, in offsets.
+        failed: Why partitions count as failed.
+        trouble: Why the leader gives no usable answer; empty while it does.
     """
 
     def __init__(
@@ -153,12 +153,12 @@ class ReplicaFetcher:
         """Ask nothing yet.
 
         Args:
-            leader_id: the broker that is asked.
+            leader_id: the broker that is followed.
             connect: makes the connection to an address; opens nothing.
             settings: of all fetchers.
-            broker_epoch: of this broker's incarnation now.
+            broker_epoch: of this broker's present incarnation.
             bootstraps: of the broker, with its logs.
-            ports: what it stands on.
+            ports: clock, scheduler and pools.
         """
         self.leader_id = leader_id
         self.lags: dict[PartitionId, int] = {}
@@ -180,7 +180,7 @@ class ReplicaFetcher:
         self._runner = Runner(self._work, ports.scheduler, failed=logged("replica fetcher"))
         self._is_due = False
 
-    # -- what is followed
+    # -- partitions
 
     def __contains__(self, partition: Partition) -> bool:
         return _id_of(partition) in self._followed
@@ -190,11 +190,11 @@ class ReplicaFetcher:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it follows nothing, and no thread has a log of it."""
+        """Whether it follows nothing, and no thread has a log of its partitions."""
         return not self._followed and not self._runner.is_running
 
     def follow(self, partition: Partition) -> None:
-        """Follow a partition under the leadership that it knows, or continue with it.
+        """Follow a partition under its present leadership, or continue with it.
 
         Its log is not leased. While it was paused, answers of its leader may have been dropped.
         """
@@ -212,18 +212,18 @@ class ReplicaFetcher:
         self._continue_soon()
 
     def keep_log_start(self, partition: Partition) -> None:
-        """Make its log start durable where it is not, and tell the leader; it is not leased."""
+        """Make its log start durable where it is not, and send it; its log is not leased."""
         followed = self._followed.get(_id_of(partition))
         if followed is None:
             return
         if partition.log.log_start_offset != self._kept_start(followed):
             self._starts[followed.id] = followed
         elif followed.following.standing is Standing.ASKED:
-            self._ask(followed)  # another has made it durable
+            self._ask(followed)  # another task has made it durable
         self._continue_soon()
 
     def let_go(self, partition: Partition) -> None:
-        """Follow it no more; where its log is leased, that lasts until the call's end."""
+        """Stop following it; a lease of its log lasts until the call on the pool ends."""
         partition_id = _id_of(partition)
         if self._followed.pop(partition_id, None) is not None:
             for kept in (self.lags, self.failed, self._starts, self._unflushed):
@@ -233,16 +233,16 @@ class ReplicaFetcher:
             self._continue_soon()
 
     def reach(self, address: Address | None) -> None:
-        """Ask the leader there from now on; None: the metadata name no address."""
+        """Send to this address from now on; None: the metadata have none."""
         if address != self._address:
             before, self._connection, self._address = self._connection, None, address
             self._pauses_until_ms = 0
             if before is not None:
-                before.close()  # a question under way ends without an answer
+                before.close()  # a Fetch under way ends without an answer
             self._continue_soon()
 
     async def stop(self) -> None:
-        """Ask nothing more; returns when no thread has a log of it."""
+        """Send nothing more; returns when no thread has a log of its partitions."""
         self._followed.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -250,12 +250,12 @@ class ReplicaFetcher:
         if self._connection is not None:
             self._connection.close()
 
-    # -- one question after the other
+    # -- one Fetch after the other
 
     def _continue_soon(self) -> None:
-        """Ask when all that is said in this iteration of the loop is known.
+        """Continue after this iteration of the event loop, which may bring more partitions.
 
-        A question may take long.
+        The next Fetch may take long, and should cover them.
         """
         if not self._is_due:
             self._is_due = True
@@ -292,7 +292,7 @@ class ReplicaFetcher:
             self._timer = self._scheduler.call_later(max(due_ms - now_ms, 0), self._continue)
 
     def _asked(self, address: Address, question: Question) -> Work[None]:
-        """Ask, and do what the answer says."""
+        """Send one Fetch, and act on its answer."""
         if self._connection is None:
             self._connection = self._connect(address)
         connection = self._connection
@@ -322,19 +322,19 @@ class ReplicaFetcher:
             answer.release()
 
     def _longest_wait_ms(self) -> int:
-        """The leader may wait so long: a partition that has waited is asked for at its time."""
+        """Bound of the leader's wait: a partition that is put off is fetched when it is due."""
         longest_ms = self._settings.terms.wait_ms
         if self._waits:
             longest_ms = min(longest_ms, self._waits[0][0] - self._clock.monotonic_ms())
         return max(longest_ms, 0)
 
     def _is_good(self, question: Question, answer: FetchAnswer) -> bool:
-        """Take what an answer says as a whole; whether its partitions count."""
+        """Take the answer as a whole; returns whether its partitions count."""
         last_sent = self._session.last_sent
         if not self._session.answered(answer.error, answer.session_id):
             error = ErrorCode.of(answer.error)
             if error in _SESSION_ERRORS and not self._failures:
-                self._failures = 1  # a full question is next, at once
+                self._failures = 1  # a full request is next, at once
             else:
                 self._leader_failed(f"it answers {error.name}, session {answer.session_id}")
             return False
@@ -352,7 +352,7 @@ class ReplicaFetcher:
         return True
 
     def _leader_failed(self, reason: str) -> None:
-        """There is no answer that can be used: begin another session, after a pause."""
+        """Begin another session after a pause: there is no usable answer."""
         self._session.lost()
         if not self.trouble:
             log.warning("leader cannot be followed: broker=%d: %s", self.leader_id, reason)
@@ -383,7 +383,7 @@ class ReplicaFetcher:
             yield from self._settle_moved(moved[first : first + RANGES_AT_ONCE], todo.moved)
 
     def _current(self, partition_id: PartitionId) -> Followed | None:
-        """A partition whose log may be changed by the answer to what was asked last."""
+        """The partition, if the answer to its last request may still change its log; else None."""
         followed, asked = (
             self._followed.get(partition_id),
             self._session.last_sent.get(partition_id),
@@ -395,9 +395,9 @@ class ReplicaFetcher:
         return followed if holds and self._is_led(followed) else None
 
     def _dropped(self, partition_id: PartitionId) -> None:
-        """What the leader told of a partition was not taken: have it told again.
+        """Have the leader repeat its answer for a partition, which was not used.
 
-        One that is paused is not asked for: `follow` comes when its role is settled.
+        A paused partition is not fetched: `follow` is called when its role is settled.
         """
         followed = self._followed.get(partition_id)
         if followed is None or self._is_led(followed):
@@ -426,7 +426,7 @@ class ReplicaFetcher:
     def _to_change(
         self, followed: Followed, decision: Append | Truncate | Begin, todo: _ToDo
     ) -> None:
-        """Have the log changed, unless a cut would leave nothing of it, and no producers."""
+        """Have the log changed, unless a truncation would leave neither records nor producers."""
         own = followed.log
         if isinstance(decision, Truncate) and is_cut_below(
             cut_of(own, decision.theirs),
@@ -438,7 +438,7 @@ class ReplicaFetcher:
         todo.changes.append(LogChange(followed, decision, self._session.last_sent[followed.id]))
 
     def _change(self, changes: Sequence[LogChange]) -> Work[None]:
-        """Have the logs changed, and publish what came of it."""
+        """Have the logs changed, and publish the results."""
         if not changes:
             return
         leased: list[LogChange] = []
@@ -448,7 +448,7 @@ class ReplicaFetcher:
                 if self._current(change.followed.id) is change.followed:
                     change.followed.log.lease.grant(truncates=change.truncates)
                     leased.append(change)
-                else:  # something else was said of it since the answer was looked at
+                else:  # it changed its role or its log since the answer was looked at
                     self._dropped(change.followed.id)
                 if pace.is_step_over(_UNITS):
                     yield None
@@ -470,7 +470,7 @@ class ReplicaFetcher:
 
     @staticmethod
     def _is_short(changes: Sequence[LogChange]) -> bool:
-        """Whether to hand it to a thread, and to hear of it, takes longer than to append it."""
+        """Whether the append takes less time than its way to a thread and back."""
         size_bytes = 0
         for change in changes:
             if change.truncates or not isinstance(change.decision, Append):
@@ -508,7 +508,7 @@ class ReplicaFetcher:
             self._ask(followed)
 
     def _take_over(self, followed: Followed, answer: PartitionAnswer, new_bytes: int = 0) -> None:
-        """Publish what the leader says of its log, and ask for what comes next."""
+        """Publish the leader's statement on its log, and fetch on."""
         try:
             if followed.partition.follow(
                 high_watermark=answer.high_watermark,
@@ -521,7 +521,7 @@ class ReplicaFetcher:
             self._put_off(followed, after_error(error, followed))
             return
         following = followed.following
-        self._bootstraps.forget(followed.partition)  # it is fetched, by whatever way
+        self._bootstraps.forget(followed.partition)  # it is fetched, with or without a bootstrap
         if following.went_well():
             self.failed.pop(followed.id, None)
             log.info("partition is followed again: %s", followed.name)
@@ -533,7 +533,7 @@ class ReplicaFetcher:
         self._settings.throttle.took(followed.partition, new_bytes)
         self._ask_unless_throttled(followed)
 
-    # -- what is asked
+    # -- requests
 
     def _ask_unless_throttled(self, followed: Followed) -> None:
         following = followed.following
@@ -549,7 +549,7 @@ class ReplicaFetcher:
     def _ask(self, followed: Followed) -> None:
         log = followed.log
         if followed.partition.durable and log.recovery_point < log.log_end_offset:
-            self._unflushed[followed.id] = followed  # the leader counts what is asked from
+            self._unflushed[followed.id] = followed  # the leader counts records below the offset
             return
         asked = Asked(
             followed.following.leader_epoch,
@@ -561,7 +561,7 @@ class ReplicaFetcher:
         self._session.ask(followed.id, asked)
 
     def _kept_start(self, followed: Followed) -> int:
-        """The log start that survives a power cut, at most the log's: the leader counts on it."""
+        """The durable log start, at most the log's: the leader relies on it."""
         directory = self._logs.directory_of(followed.name)
         kept = None if directory is None else directory.entry(LOG_STARTS, followed.name)
         return kept or 0
@@ -597,7 +597,7 @@ class ReplicaFetcher:
                 yield None
 
     def _keep_starts(self) -> Work[None]:
-        """Make raised log starts durable, and then tell the leader."""
+        """Make raised log starts durable, then send them."""
         if not self._starts:
             return
         starts, self._starts = self._starts, {}
@@ -613,7 +613,7 @@ class ReplicaFetcher:
                 yield None
 
     def _flush_durable(self) -> Work[None]:
-        """Fsync what a power cut must not take, and then ask for what comes next."""
+        """Fsync the logs of durable topics, then fetch on."""
         while self._unflushed:
             flushing, self._unflushed = list(self._unflushed.values()), {}
             flushed = yield OnPool(self._pool, self._flush_each, [one.log for one in flushing])
@@ -626,7 +626,7 @@ class ReplicaFetcher:
                     self._ask(followed)
 
     def _flush_each(self, logs: Sequence[PartitionLog]) -> list[Exception | None]:
-        """Side by side: what many logs have to fsync the disk takes in common."""
+        """Fsync in parallel, so that the disk merges the writes."""
         errors: list[Exception | None] = []
         for done in side_by_side(self._commit, [one.flush for one in logs]):
             error = done.exception()
@@ -637,7 +637,7 @@ class ReplicaFetcher:
     # -- offsets that the leader does not have
 
     def _settle_ranges(self, asking: Sequence[Followed], todo: _ToDo) -> Work[None]:
-        """Find out where the leader's logs begin and end, and continue there."""
+        """Ask for the range of the leader's logs, and continue there."""
         ranges = yield from leader_ranges(
             self._connection,
             {one.name: one.following.leader_epoch for one in asking},
@@ -663,7 +663,7 @@ class ReplicaFetcher:
     # -- offsets that the leader has only in the remote tier
 
     def _settle_moved(self, asking: Sequence[Followed], ends: Mapping[Followed, int]) -> Work[None]:
-        """Find out where the leader's local logs begin, and have the state before that built."""
+        """Ask for the leader's local starts, and have the state before them built."""
         starts = yield from self._local_starts(asking, EARLIEST_LOCAL)
         if self._settings.from_last_tiered():
             empty = [one for one in asking if one.log.log_start_offset == one.log.log_end_offset]
@@ -703,7 +703,7 @@ class ReplicaFetcher:
         )
 
     def _build(self, followed: Followed, decision: Build) -> None:
-        """Have the log begin elsewhere, beside all others, which continue meanwhile."""
+        """Have the log begin elsewhere; all other partitions continue meanwhile."""
         self._session.forget(followed.id)
         followed.partition.unheard()
         followed.following.build()
@@ -716,10 +716,10 @@ class ReplicaFetcher:
         self._bootstraps.begin(bootstrap)
 
     def _built(self, followed: Followed, outcome: Wait | Stop | None) -> None:
-        """A bootstrap has ended: continue from where the log begins now, or try again later."""
+        """Continue at the log's new begin after a bootstrap, or try again later."""
         followed.following.built()
         if not self._is_led(followed):
-            return  # `follow` asks for it, if it comes back
+            return  # `follow` fetches it, if this broker follows it again
         if outcome is None:
             self._ask(followed)
             self.keep_log_start(followed.partition)

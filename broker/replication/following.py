@@ -1,16 +1,16 @@
-"""One partition that follows a leader: what an answer is good for, and when it is asked again.
+"""One partition that follows a leader: how to act on an answer, and when to fetch again.
 
-| the answer | what is done |
-|---|---|
-| batches, or news of watermark and log start | they are appended and taken over |
-| a diverging epoch | the log is cut, and asks again with what is left, but see `is_cut_below` |
-| OFFSET_OUT_OF_RANGE | the leader is asked where its log begins and ends, see `after_range` |
-| OFFSET_MOVED_TO_TIERED_STORAGE | likewise for its local log, see `after_local_start` |
-| FENCED_LEADER_EPOCH | nothing until the metadata say more: they are on their way |
-| another error, or batches that are wrong | it waits alone, and asks again |
+Actions by answer:
 
-A partition that fails is asked again for ever, however its data look: the leader may be repaired or
-replaced, and another answer proves nothing. After some time it counts as failed and is named.
+- Batches, or a new watermark or log start: They are appended and taken over.
+- A diverging epoch: The log is truncated, then fetched again; but see `is_cut_below`.
+- OFFSET_OUT_OF_RANGE: The leader is asked for the start and end of its log, see `after_range`.
+- OFFSET_MOVED_TO_TIERED_STORAGE: It is asked for its local start, see `after_local_start`.
+- FENCED_LEADER_EPOCH: Nothing, until newer metadata arrive.
+- Another error, or wrong batches: This partition alone waits, and is fetched again.
+
+A partition that fails is fetched again without end: the leader may be repaired or replaced, and a
+repeated answer proves nothing. After some time it counts as failed and is named.
 DIFFERS: Kafka's follower gives a partition up whose batches do not fit, until its next leader.
 
 Pure.
@@ -32,32 +32,32 @@ from local_log.leader_epoch_cache import EpochEnd
 _unpack_place = Struct(">qi11xi").unpack_from
 """Of a batch: base offset, length, last offset delta."""
 FIRST_WAIT_MS: Final = 20
-"""DIFFERS: Kafka waits `replica.fetch.backoff.ms` at once. After an election a leader often knows
-of it some milliseconds later than a follower, and acks=all would wait that second."""
+"""DIFFERS: Kafka waits `replica.fetch.backoff.ms` at once. A new leader often gets the metadata
+some milliseconds later than a follower, and acks=all would wait that second."""
 FAULTS_MAX: Final = 3
-"""So many wrong answers in a row, and the partition counts as failed."""
+"""After so many wrong answers in a row the partition counts as failed."""
 FAILING_MS: Final = 60_000
-"""So long without an answer that is good for anything, and it does, too."""
+"""After so long without a usable answer it does, too."""
 FAILED_WAIT_MS: Final = 30_000
-"""Between two attempts at a partition that the leader sends wrong batches of."""
+"""Pause of a partition for which the leader sends wrong batches."""
 
-# -- what is done with an answer ----------------------------------------------------------------
+# -- actions on an answer -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Write the batches, if there are any, and take over what the leader says."""
+    """Append the batches, if there are any, and take over the leader's watermark and log start."""
 
     answer: PartitionAnswer
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cut the log to where it may agree with the leader's.
+    """Truncate the log to where it may agree with the leader's.
 
     Attributes:
-        log_start: the leader's. Where nothing is left, and the own log does not say that what lies
-            below its own start is the leader's either, it begins there.
+        log_start: the leader's. The log begins there if the truncation leaves nothing, unless its
+            epoch chain shows that the two logs agree below its own start.
     """
 
     theirs: EpochEnd
@@ -73,12 +73,12 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class FindRange:
-    """Ask the leader where its log begins and ends."""
+    """Ask the leader for the start and end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindLocalStart:
-    """Ask the leader where its local log begins: the offset is only in its remote tier."""
+    """Ask the leader for its local start: the offset is only in its remote tier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,12 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Ask again later.
+    """Fetch again later.
 
     Attributes:
         is_fault: the leader's answer is wrong, not late.
-        is_for_tier: the own remote tier has not what is needed, as it may be for all partitions at
-            once: `TierBootstraps.problems` names it, for all of them together.
+        is_for_tier: this broker's remote tier lacks the needed state, perhaps for all partitions:
+            `TierBootstraps.problems` names them in one line.
     """
 
     reason: str
@@ -108,10 +108,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Ask no more until the partition gets a role again.
+    """Do not fetch until the partition gets a role again.
 
     Attributes:
-        is_failure: a person should know.
+        is_failure: an operator should look.
     """
 
     reason: str
@@ -122,10 +122,10 @@ Decision = Append | Truncate | Begin | FindRange | FindLocalStart | Wait | Stop
 
 
 def decided(answer: PartitionAnswer) -> Decision:
-    """What is to be done with an answer under the leadership and at the offset it was asked for."""
+    """Return the action on an answer, for the leadership and offset of its request."""
     match answer.error:
         case ErrorCode.NONE if answer.diverging is not None:
-            # Watermark and log start are told again once the logs agree.
+            # The leader repeats watermark and log start once the logs agree.
             return Truncate(answer.diverging, max(answer.log_start_offset, 0))
         case ErrorCode.NONE:
             return Append(answer)
@@ -139,7 +139,7 @@ def decided(answer: PartitionAnswer) -> Decision:
 
 
 class LeaderRange(NamedTuple):
-    """Where a leader's log begins, and ends, with the epoch of its end."""
+    """Start and end (exclusive) of a leader's log, and the epoch of its end."""
 
     start: int
     end: int
@@ -147,17 +147,17 @@ class LeaderRange(NamedTuple):
 
 
 def after_range(theirs: LeaderRange, *, log_start: int, log_end: int) -> Begin | Truncate:
-    """What is to be done by a follower whose offset the leader does not have.
+    """Return the action of a follower whose offset the leader does not have.
 
-    Below the leader's log nothing of the own one counts. Above it, or at an epoch that the leader
-    does not know, the logs have diverged: only what the leader lacks goes, and never more because
-    of its range alone. An empty log has nothing to lose, and begins where the leader's does.
-    DIFFERS: Kafka's begins where the leader ends, lacks all that the leader has, and is in sync.
+    Below the leader's log start nothing of this log counts. Above its end, or at an epoch that it
+    does not have, the logs have diverged. Only records that the leader lacks are removed, and never
+    more because of its range alone. An empty log has nothing to lose, and begins at the leader's
+    start. DIFFERS: Kafka's begins at the leader's end, lacks all records below, and is in sync.
 
     Args:
         theirs: the leader's.
-        log_start: of the own log.
-        log_end: of the own log (exclusive).
+        log_start: of this log.
+        log_end: of this log (exclusive).
     """
     if log_end < theirs.start or log_start == log_end:
         return Begin(theirs.start)
@@ -165,13 +165,13 @@ def after_range(theirs: LeaderRange, *, log_start: int, log_end: int) -> Begin |
 
 
 class LocalStart(NamedTuple):
-    """Where a follower may begin whose offset is only in the leader's remote tier.
+    """The place where a follower may begin whose offset is only in the leader's remote tier.
 
     Attributes:
-        offset: the leader's local start, or the first offset that is not copied.
-        epoch_below: leader epoch of the record before it.
-        log_start: the leader's.
-        above: the leader's epochs that begin above that record, ascending.
+        offset: The leader's local start, or the first offset that is not copied.
+        epoch_below: Leader epoch of the record before it.
+        log_start: The leader's.
+        above: The leader's epochs that begin above that record, ascending.
     """
 
     offset: int
@@ -181,29 +181,29 @@ class LocalStart(NamedTuple):
 
 
 def after_local_start(theirs: LocalStart, *, log_end: int) -> Begin | Build | Wait:
-    """What is to be done by a follower whose next offset its leader has only in the remote tier.
+    """Return the action of a follower whose next offset its leader has only in the remote tier.
 
     Args:
-        theirs: what the leader says now.
-        log_end: of the own log (exclusive); -1: nothing of it counts, see `is_cut_below`.
+        theirs: the leader's present answer.
+        log_end: of this log (exclusive); -1: nothing of it counts, see `is_cut_below`.
     """
     if theirs.offset <= log_end:
         return Wait(f"the leader's local log begins at {theirs.offset} by now")
     if theirs.offset <= theirs.log_start:
-        return Begin(theirs.log_start)  # nothing below counts any more: there is no state to build
+        return Begin(theirs.log_start)  # nothing below counts: there is no state to build
     return Build(theirs)
 
 
 def is_cut_below(cut: int, *, log_start: int, local_start: int) -> bool:
-    """Whether a log that is cut there is empty, and continues where no producers are known.
+    """Whether a truncation to `cut` leaves no records, and no state of producers.
 
-    Such a log is not cut: it begins again as one that has nothing. At the local start producers are
-    known, by the first segment's snapshot; without remote records they come from records alone.
-    Only unclean elections lead to this, so the replica is in no ISR: what it has dropped was
+    Such a log is not truncated: it begins again as an empty one. At the local start the snapshot of
+    the first segment has the producers; without remote records they come from the records alone.
+    Only unclean elections lead to this, so the replica is in no ISR: the removed records were
     committed in a lineage that was given up.
 
     Args:
-        cut: where it would end (exclusive).
+        cut: end of the log after the truncation (exclusive).
         log_start: of the log.
         local_start: of the log.
     """
@@ -211,15 +211,15 @@ def is_cut_below(cut: int, *, log_start: int, local_start: int) -> bool:
 
 
 def is_current(asked: Asked, *, leader_epoch: int, log_end: int) -> bool:
-    """Whether an answer is about the leadership and the log as they are now."""
+    """Whether the request of an answer had the present leadership and log end."""
     return asked.leader_epoch == leader_epoch and asked.offset == log_end
 
 
 def check_order(batches: memoryview) -> None:
     """Refuse batches that do not ascend, before the first of them is written.
 
-    Written up to the one out of order, the log would have a hole that nobody fills. What else may
-    be wrong with a batch the log finds when it comes to it.
+    Written up to the one out of order, the log would keep a hole. The log itself finds all other
+    defects of a batch when it appends it.
 
     Raises:
         UnexpectedAppendOffset: a batch begins below the end of the one before it.
@@ -234,10 +234,10 @@ def check_order(batches: memoryview) -> None:
 
 
 def base_below(batches: memoryview, asked: int) -> int | None:
-    """Where the first batch begins that reaches over the asked offset; None: it begins there.
+    """Base offset of the first batch if it begins below the asked offset; None if it does not.
 
-    The leader's log start may lie within a batch (DeleteRecords), which is sent whole: a log that
-    is to begin at that start begins with it.
+    The leader's log start may lie within a batch (DeleteRecords), which is sent whole. A log that
+    is to begin at that start begins with the batch.
     """
     if len(batches) < HEADER_SIZE:
         return None
@@ -245,11 +245,11 @@ def base_below(batches: memoryview, asked: int) -> int | None:
     return base if 0 <= base < asked <= base + last_delta else None
 
 
-# -- when it is asked ---------------------------------------------------------------------------
+# -- when to fetch ------------------------------------------------------------------------------
 
 
 class Standing(Enum):
-    """Whether a partition is asked for."""
+    """Whether a partition is fetched."""
 
     ASKED = auto()
     WAITING = auto()
@@ -259,13 +259,13 @@ class Standing(Enum):
 
 @dataclass(slots=True)
 class Following:
-    """Where a partition stands under one leadership.
+    """The state of a partition under one leadership.
 
     Attributes:
-        due_ms: of a partition that waits: it is asked for again then.
-        reason: why it is not asked for, or was not last time.
-        lag: records (offsets) that are committed and not here yet.
-        is_failed: a person should know.
+        due_ms: Of a partition that waits: the time of its next Fetch (monotonic).
+        reason: Why it is not fetched, or why the last Fetch failed.
+        lag: Committed offsets that are not here yet.
+        is_failed: An operator should look.
     """
 
     leader_epoch: int
@@ -279,22 +279,22 @@ class Following:
     _failing_since_ms: int = 0
 
     def went_well(self) -> bool:
-        """An answer was good; returns whether it had counted as failed."""
+        """Note a good answer; returns whether the partition had counted as failed."""
         was_failed, self.is_failed = self.is_failed, False
         self._failures = self._faults = 0
         self.standing, self.reason = Standing.ASKED, ""
         return was_failed
 
     def wait(self, wait: Wait, *, now_ms: int, backoff_ms: int) -> bool:
-        """Ask again later.
+        """Fetch again later.
 
         Args:
-            wait: why.
+            wait: the reason.
             now_ms: monotonic.
             backoff_ms: the longest pause after an error (`replica.fetch.backoff.ms`).
 
         Returns:
-            Whether it counts as failed from now on, or is wrong for the first time: worth a line.
+            Whether to log it: it counts as failed from now on, or the first answer is wrong.
         """
         if not self._failures:
             self._failing_since_ms = now_ms
@@ -316,24 +316,24 @@ class Following:
         return self.is_failed > was_failed or self._faults == 1
 
     def hold(self, until_ms: int) -> None:
-        """Ask again at that time; nothing is wrong with it."""
+        """Fetch again at that time; this is no failure."""
         self.standing, self.due_ms = Standing.WAITING, until_ms
 
     def is_due(self, due_ms: int) -> bool:
-        """The time is `due_ms`: ask again, if it has waited until then."""
+        """Fetch again if the partition has waited until `due_ms`; returns whether it has."""
         is_due = self.standing is Standing.WAITING and self.due_ms == due_ms
         if is_due:
             self.standing = Standing.ASKED
         return is_due
 
     def build(self) -> None:
-        """Ask nothing until `built`: the log is about to begin elsewhere."""
+        """Do not fetch until `built`: the log is about to begin elsewhere."""
         self.standing = Standing.BUILDING
 
     def built(self) -> None:
-        """Ask again, from where the log begins now, or as before."""
+        """Fetch again, from the log's new begin or as before."""
         self.standing, self.reason = Standing.ASKED, ""
 
     def stop(self, stop: Stop) -> None:
-        """Ask no more."""
+        """Do not fetch under this leadership."""
         self.standing, self.reason, self.is_failed = Standing.STOPPED, stop.reason, stop.is_failure

@@ -1,8 +1,8 @@
-"""Requests to a leader: one and its answer, and where the leader's logs begin and end.
+"""Requests to a leader: one request and its answer, and the starts and ends of the leader's logs.
 
-A leader of tiered partitions is asked where its *local* logs begin, too, and under which epoch the
-record before that start was written: the remote segment that holds that record has the state with
-which a follower begins there.
+A leader of tiered partitions is also asked for the starts of its *local* logs, and for the epoch of
+the record before each. The remote segment that holds that record has the state with which a
+follower begins there.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,13 +26,13 @@ LATEST: Final = -1
 EARLIEST_LOCAL: Final = -4
 EARLIEST_PENDING_UPLOAD: Final = -6
 _LIST_OFFSETS: Final = Versions(4, 9)
-"""From leader epochs on."""
+"""From the version with leader epochs on."""
 _LIST_LOCAL_OFFSETS: Final = {
     EARLIEST_LOCAL: Versions(8, 11),
     EARLIEST_PENDING_UPLOAD: Versions(11, 11),
 }
 _OFFSET_FOR_LEADER_EPOCH: Final = Versions(3, 4)
-"""From the replica id on."""
+"""From the version with the replica id on."""
 _ListOffsets: Final = request(ApiKey.LIST_OFFSETS).cls
 _OffsetForLeaderEpoch: Final = request(ApiKey.OFFSET_FOR_LEADER_EPOCH).cls
 
@@ -46,7 +46,7 @@ def sent(
     read: Callable[[Answer], Any] | None,
     timeout_ms: int,
 ) -> Work[Any]:
-    """Send a request and wait for its answer, or a `ClientError`."""
+    """Send a request; returns its answer, or a `ClientError`."""
     ended: list[Any] = []
 
     def send(proceed: Callable[[], None]) -> None:
@@ -69,7 +69,7 @@ def leader_ranges(
     node_id: int,
     timeout_ms: int,
 ) -> Work[dict[TopicPartition, LeaderRange | Wait]]:
-    """Ask where the leader's logs begin and end, by two ListOffsets.
+    """Ask for the starts and ends of the leader's logs, by two ListOffsets.
 
     Args:
         connection: to the leader; None: there is none, and no answer.
@@ -94,13 +94,13 @@ def leader_local_starts(
     node_id: int,
     timeout_ms: int,
 ) -> Work[dict[TopicPartition, LocalStart | Wait]]:
-    """Ask where a follower may begin whose offset is only in the leader's remote tier.
+    """Ask for the offsets at which followers may begin that are below the leader's local start.
 
     Args:
         connection: to the leader; None: there is none, and no answer.
         leader_epochs: of the partitions, at most `RANGES_AT_ONCE`.
-        timestamp: `EARLIEST_LOCAL`, or `EARLIEST_PENDING_UPLOAD`, which leaves out what is local
-            and copied (KIP-1023).
+        timestamp: `EARLIEST_LOCAL`, or `EARLIEST_PENDING_UPLOAD`, which leaves out local records
+            that are copied (KIP-1023).
         node_id: of this follower.
         timeout_ms: for each answer.
 
@@ -140,7 +140,7 @@ def leader_local_starts(
 
 
 _NEWEST: Final = 2**31
-"""In place of an epoch whose predecessor is asked for: above all, so the newest is asked for."""
+"""Above all epochs: asks for the predecessor of no epoch, so for the newest one."""
 
 
 def _ends_of(
@@ -150,7 +150,7 @@ def _ends_of(
     node_id: int,
     timeout_ms: int,
 ) -> Work[dict[TopicPartition, Any]]:
-    """What one OffsetForLeaderEpoch says of each partition; nothing where there is no answer."""
+    """The answer to one OffsetForLeaderEpoch by partition; nothing for those without one."""
     if connection is None:
         return {}
     answer = yield from sent(
@@ -173,13 +173,13 @@ def _ends_of(
 
 
 def _with_epoch_before(start: LocalStart, epoch: int, end: Any) -> LocalStart | Wait:
-    """Take over which epoch of the leader's chain comes before `epoch`, and so where that begins.
+    """Add the epoch before `epoch` in the leader's epoch chain, and with it the start of `epoch`.
 
     Args:
-        start: its `epoch_below` is that of the record at the start as long as epochs above that
-            are asked about.
-        epoch: whose predecessor was asked for.
-        end: the answer; None: there is none.
+        start: Its `epoch_below` is the epoch of the record at the start, as long as epochs above
+            that one are asked for.
+        epoch: Its predecessor was asked for.
+        end: The answer; None: there is none.
     """
     if end is None:
         return Wait("the leader does not answer OffsetForLeaderEpoch")
@@ -207,7 +207,7 @@ def _listed(
     node_id: int,
     timeout_ms: int,
 ) -> Work[dict[TopicPartition, Any]]:
-    """What one ListOffsets says of each partition; nothing where there is no answer."""
+    """The answer to one ListOffsets by partition; nothing for those without one."""
     if connection is None or not leader_epochs:
         return {}
     answer = yield from sent(
@@ -268,7 +268,7 @@ def _epochs_question(
 
 
 def _range_of(start: Any, end: Any) -> LeaderRange | Wait:
-    """What two answers of ListOffsets say; None: there is none."""
+    """The range from two answers of ListOffsets, or why there is none."""
     return _why_none(start, end) or LeaderRange(start.offset, end.offset, end.leader_epoch)
 
 

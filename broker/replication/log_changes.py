@@ -1,7 +1,7 @@
-"""What a follower does to its logs by the answers of their leader, on pool threads.
+"""The changes of a follower's logs that an answer of their leader asks for, on pool threads.
 
-Each change has its log to itself: the loop has leased it (`local_log.log.lease`). What goes wrong
-with one is its partition's trouble only.
+Each change has exclusive use of its log: the event loop has leased it (`local_log.log.lease`). A
+failed change stops its own partition only.
 """
 
 import logging
@@ -42,7 +42,7 @@ class Followed:
 
     @property
     def log(self) -> PartitionLog:
-        """Its log now."""
+        """The present log; a bootstrap replaces it."""
         return self.partition.log
 
     @property
@@ -53,10 +53,10 @@ class Followed:
 
 @dataclass(slots=True, eq=False)
 class LogChange:
-    """What a pool thread does to one log.
+    """One change of one log, for a pool thread.
 
     Attributes:
-        result: how much was appended, or where the log ends now; or what went wrong.
+        result: the appended size, or the new log end; or the error.
     """
 
     followed: Followed
@@ -66,13 +66,13 @@ class LogChange:
 
     @property
     def truncates(self) -> bool:
-        """Whether the log may become shorter, or its chain."""
+        """Whether the log, or its epoch chain, may become shorter."""
         log, end = self.followed.log, self.followed.log.log_end_offset
         is_append = isinstance(self.decision, Append)
         return not is_append or log.log_start_offset == end or log.epochs.reaches(end)
 
     def carry_out(self, now_ms: int) -> "Appended | int":
-        """On a pool thread, which has the log to itself."""
+        """Change the log, on a pool thread that has leased it."""
         log = self.followed.log
         match self.decision:
             case Append(answer):
@@ -91,7 +91,7 @@ class LogChange:
                 )
             case Truncate(theirs, their_start):
                 start, cut = log.log_start_offset, cut_of(log, theirs)
-                # What was deleted here may be of another lineage than what the leader has there.
+                # Records deleted here may be of another lineage than the leader's at their offsets.
                 is_other = cut < start or log.epochs.epoch_for(start - 1) is None
                 if cut <= start and is_other:
                     truncate_fully_and_start_at(log, their_start)
@@ -103,12 +103,12 @@ class LogChange:
 
 
 def cut_of(log: PartitionLog, theirs: EpochEnd) -> int:
-    """Where a log ends that is cut to where it may agree with the leader's."""
+    """End of the log (exclusive) after a truncation to where it may agree with the leader's."""
     return truncation_for(log.epochs, theirs, log_end=log.log_end_offset)
 
 
 def carry_out(changes: Sequence[LogChange], now_ms: int) -> None:
-    """On a pool thread; what goes wrong is one partition's trouble only."""
+    """Carry out all changes, on a pool thread; each keeps its own result or error."""
     for change in changes:
         try:
             change.result = change.carry_out(now_ms)
@@ -117,7 +117,7 @@ def carry_out(changes: Sequence[LogChange], now_ms: int) -> None:
 
 
 def after_error(error: Exception, followed: Followed) -> Wait | Stop:
-    """What becomes of a partition whose log refused a change."""
+    """Return the next step of a partition whose log refused a change."""
     if isinstance(error, LogClosed):
         return Stop("its log is closed")
     if isinstance(error, KafkaStorageError):

@@ -1,8 +1,8 @@
-"""Which fetcher follows which partition: one for each leader, or `num.replica.fetchers` of them.
+"""Assigns partitions to fetchers: `num.replica.fetchers` of them for each leader.
 
-A listener of `ReplicaEvents`, and a subscriber of the image for where leaders listen. A partition
-that another broker leads is followed from the event on, so only after its directory is in the
-metadata; whatever else is said of it ends that.
+A listener of `ReplicaEvents`, and a subscriber of the image for the addresses of leaders. A
+partition that another broker leads is followed from the event on, so only after its directory is in
+the metadata. Any other event of it ends that.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ from runtime.ports import Ports
 
 _SHOWN_MAX: Final = 20
 _HEAD_BYTES: Final = 1 << 20
-"""Of an answer, beside its records."""
+"""Of an answer, besides its records."""
 _CLIENT: Final = ("Replica",)
 
 FetcherId = tuple[int, int]
@@ -37,7 +37,7 @@ FetcherId = tuple[int, int]
 
 
 class ReplicaFetchers:
-    """See the module; use it from the loop's thread only."""
+    """The fetchers of one broker; use it from the event loop's thread only."""
 
     def __init__(
         self,
@@ -52,12 +52,12 @@ class ReplicaFetchers:
         """Follow nothing yet.
 
         Args:
-            config: the settings now; most count from the start on.
-            image: committed metadata.
-            broker_epoch: of this broker's incarnation now.
-            bootstraps: of partitions that begin again by the remote tier; with the logs.
-            ports: what it stands on.
-            network: of the connections; None: TCP.
+            config: The present settings; most are read at the start only.
+            image: Committed metadata.
+            broker_epoch: Of this broker's present incarnation.
+            bootstraps: Of partitions that begin again from the remote tier; with the logs.
+            ports: Clock, scheduler and pools.
+            network: Of the connections; None: TCP.
         """
         self._config, self._image, self._broker_epoch = config, image, broker_epoch
         self._bootstraps, self._ports, self._network = bootstraps, ports, network
@@ -71,17 +71,17 @@ class ReplicaFetchers:
         self._by_partition: dict[Partition, ReplicaFetcher] = {}
         self._is_stopping = False
 
-    # -- what is followed
+    # -- partitions
 
     def on_events(self, events: ReplicaEvents) -> None:
-        """Follow what is led elsewhere from now on, and nothing else."""
+        """Follow the partitions that are led elsewhere from now on, and no others."""
         for partition in chain(events.led, events.gone):
             self._let_go(partition)
         for partition in events.followed:
             self._follow(partition)
         for partition in events.configured:
             fetcher = self._by_partition.get(partition)
-            if fetcher is not None:  # its log start is higher, if it drops what is remote
+            if fetcher is not None:  # the new settings may have raised its log start
                 partition.log.lease.when_here(partial(fetcher.keep_log_start, partition))
 
     def _follow(self, partition: Partition) -> None:
@@ -99,7 +99,7 @@ class ReplicaFetchers:
             self._bootstraps.forget(partition)
 
     def _fetcher_of(self, partition: Partition) -> ReplicaFetcher | None:
-        """The fetcher for its leader; None where it has none.
+        """The fetcher for its leader; None where it has no leader.
 
         DIFFERS: Kafka moves all partitions when `num.replica.fetchers` changes.
         """
@@ -118,7 +118,7 @@ class ReplicaFetchers:
     def _make(self, fetcher_id: FetcherId) -> ReplicaFetcher:
         config, (leader_id, number) = self._config(), fetcher_id
         response_bytes = config.replica_fetch_response_max_bytes
-        # One batch comes whole, however large it is: the leader took it in a request.
+        # One batch comes whole at any size: the leader took it in a request.
         answer_bytes_max = response_bytes + config.socket_request_max_bytes + _HEAD_BYTES
         connecting = ConnectionSettings(
             client_id=f"broker-{self._node_id}-fetcher-{number}",
@@ -153,10 +153,10 @@ class ReplicaFetchers:
     def _is_from_last_tiered(self) -> bool:
         return self._config().follower_fetch_last_tiered_offset_enable
 
-    # -- where leaders are
+    # -- addresses of leaders
 
     def on_image(self, _image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Take note of leaders that listen elsewhere; forget the fetchers of those that left."""
+        """Take over changed addresses of leaders; forget the fetchers of brokers that left."""
         changed = None if delta is None else delta.changed_brokers
         if changed is not None and not changed:
             return
@@ -177,14 +177,14 @@ class ReplicaFetchers:
         return next(((one.host, one.port) for one in endpoints if one.name == name), None)
 
     async def stop(self) -> None:
-        """Follow nothing more; returns when no thread has a log."""
+        """Follow nothing more; returns when no thread has a log of a followed partition."""
         self._is_stopping = True
         self._by_partition.clear()
         for fetcher in self._fetchers.values():
             await fetcher.stop()
         await self._bootstraps.stop()
 
-    # -- what people see
+    # -- health and metrics
 
     def problems(self) -> Sequence[HealthLine]:
         """Leaders that give no answer, and partitions that cannot be followed, up to a page."""
@@ -203,7 +203,7 @@ class ReplicaFetchers:
         return sum(len(one.failed) for one in self._fetchers.values())
 
     def lag_max(self) -> Iterator[Labelled | None]:
-        """How many records the partition lacks that is furthest behind."""
+        """The highest lag of a partition, in records; None between slices of the work."""
         most = 0
         for fetcher in list(self._fetchers.values()):
             most = max(most, max(fetcher.lags.values(), default=0))
@@ -211,7 +211,7 @@ class ReplicaFetchers:
         yield _CLIENT, most
 
     def register(self, metrics: Registry) -> None:
-        """Count, under Kafka's names."""
+        """Register the gauges, under Kafka's names where Kafka has them."""
         metrics.gauge(
             "kafka_server_ReplicaFetcherManager_MaxLag",
             "Committed records that the partition lacks that is furthest behind its leader.",

@@ -1,7 +1,7 @@
-"""A led partition of which no local copy is left begins again above all that was given.
+"""A led partition without any local copy begins again above all assigned offsets.
 
-The tier has found it: the log here is empty, and remote records prove that offsets were given. That
-no other replica may return with records is for a person to say, so it begins on an order alone.
+The tier has found that the log here is empty and that remote records prove assigned offsets. Only
+an operator can say that no other replica will return with records, so it begins on an order alone.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ from rlm.link.messages import Restoration
 
 
 class PartitionRestoring:
-    """Use it from the loop's thread only."""
+    """Restores led partitions; use it from the event loop's thread only."""
 
     def __init__(self, replicas: ReplicaManager, bootstraps: TierBootstraps) -> None:
         """Restore partitions that `replicas` leads."""
         self._replicas, self._bootstraps = replicas, bootstraps
 
     def found(self, topic: str, index: int) -> tuple[Partition, Restoration]:
-        """The partition, and where its log would begin.
+        """The partition, and the place where its log would begin.
 
         Raises:
-            KafkaError: as `ReplicaManager.require`; it is not led here.
+            KafkaError: from `ReplicaManager.require`; it is not led here.
             ApiError: INVALID_REQUEST: the tier has not found that all its local copies are lost.
         """
         partition = self._replicas.require(topic, index)
@@ -44,8 +44,8 @@ class PartitionRestoring:
 
         Args:
             partition: to restore.
-            found: see `found`.
-            end: where new records begin, at or above the end that is proved.
+            found: from `found`.
+            end: offset of the first new record, at or above the end that is proved.
 
         Raises:
             ApiError: NOT_LEADER_OR_FOLLOWER: it has another role by now. KAFKA_STORAGE_ERROR: the

@@ -1,15 +1,15 @@
-"""Holds back replicas that are far behind, where a person said so, mostly while they are moved.
+"""Holds back replicas that are far behind, where an operator set a rate, mostly while they move.
 
 `follower.replication.throttled.rate` bounds what all throttled replicas of a broker fetch together;
-`follower.replication.throttled.replicas` of a topic says which are. A replica that has all that is
-committed is never held back: acks=all would wait for it.
+`follower.replication.throttled.replicas` of a topic names them. A replica that has all committed
+records is never held back: acks=all would wait for it.
 
-What was fetched is a debt that time pays back at that rate; while there is one, no throttled
-replica is asked for. DIFFERS: Kafka looks at the mean of `replication.quota.window.num` samples.
+Fetched bytes are a debt that time pays back at that rate; while there is one, no throttled replica
+is fetched. DIFFERS: Kafka looks at the mean of `replication.quota.window.num` samples.
 
-The first Fetch of a replica is not held back, and what it brings is not cut: of N replicas that
-begin at once up to N times `replica.fetch.max.bytes` come beyond the rate, and are paid back before
-any of them is asked for again. A broker that starts again owes nothing.
+The first Fetch of a replica is not held back, and its answer is not bounded by the rate. So N
+replicas that begin at once may exceed it by N times `replica.fetch.max.bytes`, which is paid back
+before any of them is fetched again. A broker that starts again owes nothing.
 
 Source: KIP-73.
 """
@@ -21,7 +21,7 @@ from broker.replica.partition import Partition
 from runtime.clock import Clock
 
 EVERY_MS: Final = 1_000
-"""The longest pause: then the rate is looked at again, which may be another."""
+"""The longest pause: after it the rate is read again, which may have changed."""
 
 
 class FollowerThrottle:
@@ -32,14 +32,14 @@ class FollowerThrottle:
 
         Args:
             node_id: of this broker.
-            clock: by which debts are paid back.
-            rate: bytes a second, as the settings say now; 0: nothing is fetched.
+            clock: monotonic; its time pays debts back.
+            rate: the present setting, bytes a second; 0: nothing is fetched.
         """
         self._node_id, self._clock, self._rate = node_id, clock, rate
         self._debt, self._paid_ms = 0, clock.monotonic_ms()  # in thousandths of bytes
 
     def pause_ms(self, partition: Partition, lag: int) -> int:
-        """How long a replica that lacks `lag` committed records is not asked for; 0: it may be."""
+        """Time until a replica that lacks `lag` committed records may be fetched; 0: now."""
         if not lag or not self._is_throttled(partition):
             return 0
         self._pay()
@@ -47,7 +47,7 @@ class FollowerThrottle:
         return min(self._debt // rate, EVERY_MS) if rate else EVERY_MS
 
     def took(self, partition: Partition, size_bytes: int) -> None:
-        """A replica has fetched so much."""
+        """Add the bytes that a replica has fetched."""
         if self._is_throttled(partition):
             self._pay()
             self._debt += size_bytes * 1_000

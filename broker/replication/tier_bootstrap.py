@@ -1,28 +1,28 @@
-"""A follower whose log ends below its leader's local one begins again above, by the remote tier.
+"""A follower whose log ends below its leader's local log begins again above, from the remote tier.
 
-The leader sends only what is in its local log. For what lies below, a follower needs what it would
-have learned from the records: the epoch chain, and the producers with their last sequences. The
-remote segment that holds the record before the leader's local start carries both, as of its end. So
-the log begins at that end, empty, and everything below it is remote. The end must be on the
-leader's chain: behind one of a lineage that was given up nobody can begin, and the leader has
-copied the same records again (model finding F1).
+The leader sends only records of its local log. For the offsets below, a follower needs the state
+that it would have taken from the records: the epoch chain, and the producers with their last
+sequences. The remote segment that holds the record before the leader's local start carries both, as
+of its end. So the log begins at that end, empty, and everything below it is remote. The end must be
+on the leader's epoch chain: a log cannot begin above a lineage that was given up. The leader has
+copied its offsets again with other records (model finding F1).
 
-| step | where | what a crash leaves |
-|---|---|---|
-| 1 the tier reads chain and snapshot of the segment that holds (epoch, offset) | tier | nothing |
-| 2 they are written beside, with an empty segment, and marked complete | pool | a directory that \
-a start removes |
-| 3 the log is leased; its directory is renamed away, the other takes its name | pool | what a \
-start finishes |
-| 4 the partition has the new log, and is asked for again | loop | nothing |
+The steps, and what a crash during each of them leaves:
 
-A leader that has lost all it had here, as its followers have, begins again in the same way where a
-person orders it (`broker.replication.restoring`): its log begins at the end of the newest segment,
-and ends above all that was given. It is paused from step 3 until it has its role again.
+1. Tier: it reads epoch chain and snapshot of the segment that holds (epoch, offset). Nothing.
+2. Pool: both are written to a directory of their own, with an empty segment, and marked complete. A
+   start removes the directory.
+3. Pool: the log is leased; its directory is renamed away, and the new one takes its name. A start
+   completes the swap.
+4. Loop: the partition has the new log, and is fetched again. Nothing.
 
-It is not fetched meanwhile, so it is in no ISR; other partitions of its fetcher continue. A
-partition that gets another role before step 3 keeps its old log. A segment that the tier does not
-know yet is asked for again, as is everything that fails.
+A leader that has lost its log, as its followers have, begins again in the same way where an
+operator orders it (`broker.replication.restoring`). Its log begins at the end of the newest
+segment, and ends above all assigned offsets. It is paused from step 3 until it has its role again.
+
+The partition is not fetched meanwhile, so it is in no ISR; other partitions of its fetcher
+continue. If it gets another role before step 3, it keeps its old log. A segment that the tier does
+not have yet is asked for again, as is everything that fails.
 
 Source: KIP-405, "Follower fetch protocol in detail" (BuildingRemoteLogAuxState).
 """
@@ -53,16 +53,16 @@ from runtime.work import OnPool, Runner, Until, Work, logged
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16
-"""Partitions that are worked on side by side: each is two requests to the store and some fsyncs,
-which the disk takes in common."""
+"""Partitions in parallel: each needs two requests to the store and some fsyncs, which the disk
+merges."""
 LONG_MS: Final = 60_000
-"""A partition that has waited so long for the tier is named to people."""
+"""After so long a wait for the tier a partition is named in health."""
 POOL: Final = "log-bootstrap"
 
 State = AuxiliaryStateAnswer | KafkaError
 AskState = Callable[[Partition, int, int, Sequence[EpochEntry], Callable[[State], None]], None]
-"""Asks the tier for the state at (partition, offset, its epoch, the leader's later epochs); answers
-once, on the loop, in time or with an error. See `RemoteTier.auxiliary_state`."""
+"""Asks the tier for the state at (partition, offset, its epoch, the leader's later epochs). Answers
+exactly once, on the event loop, with an error at the timeout. See `RemoteTier.auxiliary_state`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,10 +70,10 @@ class TierBootstrap:
     """A partition that is to begin above its log.
 
     Attributes:
-        theirs: what its leader said.
-        is_current: whether it is followed as it was, and not paused for its next role.
-        ended: told once: None: the log begins elsewhere, or the partition has another role by now.
-        restoration: of a leader: where its log is to end. The log start is that of the segment.
+        theirs: The leader's answer.
+        is_current: The partition has the same role as before, and is not paused for another.
+        ended: Called once. None: the log begins elsewhere, or the partition has another role.
+        restoration: Of a leader: the end that its log is to have. Its start is the segment's.
     """
 
     partition: Partition
@@ -84,14 +84,14 @@ class TierBootstrap:
 
 
 class TierBootstraps:
-    """Those of one broker, few at a time; use it from the loop's thread only.
+    """The bootstraps of one broker, few at a time; use it from the event loop's thread only.
 
     Attributes:
-        logs: the broker's.
+        logs: of the broker.
     """
 
     def __init__(self, ask: AskState | None, logs: LogManager, ports: Ports) -> None:
-        """Build nothing yet; without a tier to `ask` every partition waits for one."""
+        """Build nothing yet; without a tier to `ask` each partition waits for one."""
         self.logs = logs
         self._ask, self._clock = ask, ports.clock
         self._pool = ports.executors.pool(POOL, AT_ONCE)
@@ -121,18 +121,18 @@ class TierBootstraps:
         ]
 
     def forget(self, partition: Partition) -> None:
-        """It is not followed any more."""
+        """Stop counting it as waiting for the tier."""
         self._late.pop(partition, None)
 
     def begin(self, bootstrap: TierBootstrap) -> None:
-        """Build it when it has its turn."""
+        """Build its state in its turn."""
         self._waiting.append(bootstrap)
         idle = next((one for one in self._runners if not one.is_running), None)
         if idle is not None:
             idle.start()
 
     async def stop(self) -> None:
-        """Begin no more; returns when no thread works on a directory, and no log is leased."""
+        """Begin no more; returns when no thread works on a directory and no log is leased."""
         self._is_stopping = True
         self._waiting.clear()
         for answered in list(self._asked.values()):
@@ -226,7 +226,7 @@ class TierBootstraps:
         return None
 
     def _state(self, one: TierBootstrap) -> Work[State]:
-        """Ask the tier; the answer may come while it is asked."""
+        """Ask the tier; the answer may come before the call returns."""
         if self._ask is None:
             return ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, "this broker has no remote tier")
         ask, found = self._ask, list[State]()
@@ -246,10 +246,10 @@ class TierBootstraps:
 
 
 def ending_above(beginning: NewBeginning, restoration: Restoration) -> NewBeginning:
-    """The same, and the log ends above all that was given: what lies between is a gap.
+    """Return it with a log end above all assigned offsets; the offsets between are a gap.
 
     Raises:
-        CorruptFileError: the chain has a gap.
+        CorruptFileError: the epoch chain has a gap.
     """
     chain = tuple(beginning.clipped_chain())
     adopted = None
@@ -262,9 +262,9 @@ def ending_above(beginning: NewBeginning, restoration: Restoration) -> NewBeginn
 def why_unfit(beginning: NewBeginning, theirs: LocalStart) -> str:
     """Why a log must not begin with this state; "": it may.
 
-    The tier was asked for one (epoch, offset): a segment that does not hold it, or whose chain says
-    something else of it or of what follows, is another lineage, or damaged. The leader would find
-    the log built behind it another one, and it would be built again without end.
+    The tier was asked for one (epoch, offset). A segment that does not hold it, or whose epoch
+    chain differs for it or above it, is of another lineage, or damaged. The leader would find the
+    log diverging, and it would be built again without end.
     """
     chain, asked, end = LeaderEpochCache(beginning.chain), theirs.offset - 1, beginning.offset
     leaders = LeaderEpochCache([EpochEntry(theirs.epoch_below, asked), *theirs.above])

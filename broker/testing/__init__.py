@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def extension_of(config: BrokerConfig) -> "Extend | None":
-    """What adds the control listener to a broker, None where the settings have none."""
+    """The function that adds the control listener to a broker; None without such a setting."""
     if config.control_listener is None:
         return None
-    from broker.testing.wiring import Control  # loads OpenSSL: others need not
+    from broker.testing.wiring import Control  # it loads OpenSSL, which other brokers do not need
 
     return Control().extend

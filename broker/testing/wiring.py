@@ -1,4 +1,4 @@
-"""The control listener and its commands: what is added to a broker for tests."""
+"""The control listener and its commands, which are added to a broker for tests."""
 
 import logging
 from typing import Any
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def bootstrap_servers(config: BrokerConfig) -> str:
-    """host:port of every listener of clients, comma separated."""
+    """host:port of each listener for clients, comma separated."""
     return ",".join(
         f"[{one.host}]:{one.port}" if ":" in one.host else f"{one.host}:{one.port}"
         for one in advertised_endpoints(config)
@@ -53,7 +53,7 @@ def add_status(
 
 
 def listeners_of_clients(config: BrokerConfig) -> frozenset[str]:
-    """Those that brokers do not use among themselves; none where they share it."""
+    """Listeners that brokers do not use among themselves; none where they share one."""
     return frozenset(one.name for one in config.broker_listeners) - {
         config.inter_broker_listener_name
     }
@@ -67,7 +67,7 @@ def add_isolation(commands: ControlCommands, config: BrokerConfig, isolation: Is
         """Cut this node off from the others, and where `clients` is true from clients as well.
 
         Raises:
-            ControlError: the other nodes come by the listener of the clients.
+            ControlError: the other nodes use the listener of the clients.
         """
         clients = arguments.get("clients", True)
         if clients is not True and not of_clients:
@@ -81,7 +81,7 @@ def add_isolation(commands: ControlCommands, config: BrokerConfig, isolation: Is
         return {}
 
     async def heal(_: dict[str, Any]) -> dict[str, Any]:
-        """Connect this node again; nothing happens where it is not cut off."""
+        """Connect this node again; does nothing if it is not cut off."""
         isolation.heal()
         return {}
 
@@ -110,7 +110,7 @@ class Control:
         clock = ports.clock
         add_status(commands, parts.config, broker.health, tier, clock)
         add_isolation(commands, parts.config, ports.isolation)
-        broker.on_stop(ports.isolation.heal)  # else it waits in vain to be let go
+        broker.on_stop(ports.isolation.heal)  # else the broker's stop waits for other nodes in vain
         commands.add("tier", TierTopic(parts.replicas, logs, tier, clock).command)
         made = add_advance(commands, clock, logs, tier)
 

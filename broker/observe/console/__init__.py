@@ -1,5 +1,5 @@
-"""The page at `/`: what a person sees of a node.
+"""The page at `/`: a node for people.
 
-`facts` are what is gathered, `selection` and `state` make the JSON value of them, `history` keeps
-the last five minutes of totals, `serving` answers browsers. `static` is what they load.
+`facts` are its values, `selection` and `state` make the JSON of them, `history` keeps the last five
+minutes of totals, and `serving` answers browsers. `static` has the files that browsers load.
 """

@@ -1,4 +1,4 @@
-"""What the page shows, as plain values: `broker.process.console` gathers them.
+"""The values of the page, as plain tuples: `broker.process.console` collects them.
 
 Offsets: `end` is exclusive; -1 means that a value is not known, or that there is none.
 """
@@ -11,17 +11,17 @@ class PartitionFacts(NamedTuple):
     """A replica of this broker.
 
     Attributes:
-        is_internal: of a topic that brokers make for themselves.
-        is_led: this broker leads it.
-        leader: node id; -1: none is known, or it is this broker and its replica is offline.
-        replicas, isr: how many there are, and how many are in sync.
-        is_tiered: its segments are copied to the remote tier, or were.
-        log_start: first offset, local or remote.
-        local_start: first offset on the local disk.
-        copied_end: offsets from the log start to here are durably in the remote tier.
-        committed_end: the high watermark.
-        size_bytes: of the local log.
-        problem: why it is ill; "": it is well.
+        is_internal: Of a topic that brokers make for themselves.
+        is_led: This broker leads it.
+        leader: Node id; -1: none is known, or it is this broker and its replica is offline.
+        replicas, isr: Their number, and how many are in sync.
+        is_tiered: Its segments are copied to the remote tier, or were.
+        log_start: First offset, local or remote.
+        local_start: First offset on the local disk.
+        copied_end: Offsets from the log start to here are durably in the remote tier.
+        committed_end: The high watermark.
+        size_bytes: Of the local log.
+        problem: Why it is unhealthy; "": it is healthy.
     """
 
     topic: str
@@ -42,7 +42,7 @@ class PartitionFacts(NamedTuple):
 
 
 class GroupFacts(NamedTuple):
-    """A consumer group that this broker coordinates; `offsets`: how many it has committed."""
+    """A consumer group that this broker coordinates; `offsets`: number of committed ones."""
 
     group_id: str
     state: str
@@ -51,7 +51,7 @@ class GroupFacts(NamedTuple):
 
 
 class CommittedFacts(NamedTuple):
-    """The offset that a group has committed of a partition: the next one that it reads."""
+    """A group's committed offset of a partition: the next one that it reads."""
 
     group_id: str
     topic: str
@@ -71,7 +71,7 @@ class BrokerFacts(NamedTuple):
 
 
 class ReplicaOfQuorum(NamedTuple):
-    """A voter or an observer; `behind`: records that it has not fetched, as the leader knows."""
+    """A voter or an observer; `behind`: records not fetched yet, by the leader's view."""
 
     id: int
     log_end: int
@@ -79,7 +79,7 @@ class ReplicaOfQuorum(NamedTuple):
 
 
 class QuorumFacts(NamedTuple):
-    """The metadata quorum, as this node sees it; only its leader knows how far others are."""
+    """The metadata quorum in this node's view; only its leader has the progress of the others."""
 
     epoch: int
     leader_id: int
@@ -90,7 +90,7 @@ class QuorumFacts(NamedTuple):
 
 
 class TierFacts(NamedTuple):
-    """The tier process: down, starting, configured, up or stopped; partitions told and ready."""
+    """The tier process: down, starting, configured, up or stopped; partitions sent and ready."""
 
     process: str
     pid: int
@@ -100,14 +100,13 @@ class TierFacts(NamedTuple):
 
 
 class Source(Protocol):
-    """A node that can be looked at.
+    """A node that the page can show.
 
-    Iterators are walked over many iterations of the event loop: what changes meanwhile may be
-    missing.
+    Iterators are read over many iterations of the event loop: changes meanwhile may be missing.
     """
 
     def partitions(self) -> Iterator[PartitionFacts]:
-        """Replicas of this broker, those that are offline with them."""
+        """Replicas of this broker, including offline ones."""
         ...
 
     def groups(self) -> Iterator[GroupFacts]:
@@ -115,13 +114,13 @@ class Source(Protocol):
         ...
 
     def committed(self) -> Iterator[CommittedFacts]:
-        """Their offsets; some may not be committed to `__consumer_offsets` yet."""
+        """Offsets of these groups; some may not be committed to `__consumer_offsets` yet."""
         ...
 
     def committed_end(self, topic: str, partition: int) -> int:
-        """High watermark of an in-sync replica here; -1 where there is none.
+        """High watermark of an in-sync replica here; -1 without one.
 
-        Of one that does not lead it may be as old as its last fetch: half a second.
+        A follower's may be as old as its last fetch: half a second.
         """
         ...
 
@@ -149,32 +148,32 @@ def with_lag(source: Source) -> Iterator[tuple[CommittedFacts, int]]:
 
 
 class NothingYet:
-    """A node that starts."""
+    """A node at its start, without values."""
 
     def partitions(self) -> Iterator[PartitionFacts]:
-        """None."""
+        """Return nothing."""
         return iter(())
 
     def groups(self) -> Iterator[GroupFacts]:
-        """None."""
+        """Return nothing."""
         return iter(())
 
     def committed(self) -> Iterator[CommittedFacts]:
-        """None."""
+        """Return nothing."""
         return iter(())
 
     def committed_end(self, topic: str, partition: int) -> int:
-        """Not known."""
+        """Return -1, for unknown."""
         return -1
 
     def brokers(self) -> Iterator[BrokerFacts]:
-        """None."""
+        """Return nothing."""
         return iter(())
 
     def quorum(self) -> QuorumFacts | None:
-        """Not known."""
+        """Return None, for unknown."""
         return None
 
     def tier(self) -> TierFacts | None:
-        """None."""
+        """Return None, for no tier."""
         return None

@@ -1,7 +1,7 @@
-"""The last five minutes of a node's totals: rates between samples, and how much was added. Pure.
+"""The last five minutes of a node's totals: rates between samples, and increases. Pure.
 
-A sample has one number a name, whatever number of topics and partitions there is. Totals begin at 0
-with what counts them, so one that falls has begun again, as in Prometheus's `rate` and `increase`.
+A sample has one number a name, for any number of topics and partitions. A counter begins at 0 with
+its process, so a total that falls has begun again, as in Prometheus's `rate` and `increase`.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ BROKER_TOTALS: Final[Mapping[str, str]] = {
     "remote_fetch_errors": f"{_TOPICS}RemoteFetchErrorsPerSec_total",
     "remote_fetch_expired": "kafka_server_DelayedRemoteFetchMetrics_ExpiresPerSec_total",
 }
-"""Counted in the broker: by which metric."""
+"""Counters in the broker, each with its metric."""
 
 TIER_TOTALS: Final = (
     "remote_copy_bytes",
@@ -37,7 +37,7 @@ TIER_TOTALS: Final = (
     "remote_delete_requests",
     "remote_delete_errors",
 )
-"""Counted in the tier process, which begins again at 0 when it is started again."""
+"""Counters in the tier process, which begin at 0 with each tier process."""
 
 NAMES: Final = (*BROKER_TOTALS, *TIER_TOTALS)
 
@@ -45,7 +45,7 @@ _DIGITS: Final = 3
 
 
 class Growth(NamedTuple):
-    """What a total grew by since it was last known, and in what time."""
+    """The increase of a total since its last known value, and the time that passed."""
 
     amount: float
     passed_ms: int
@@ -56,15 +56,15 @@ class History:
 
     def __init__(self) -> None:
         self._samples: deque[Mapping[str, Growth]] = deque(maxlen=SAMPLES)
-        self._known: dict[str, tuple[float, int]] = {}  # totals, and when
+        self._known: dict[str, tuple[float, int]] = {}  # totals with their times
         self._began_ms = 0
 
     def add(self, at_ms: int, totals: Mapping[str, float]) -> None:
         """Keep a sample.
 
         Args:
-            at_ms: when it was taken, monotonic.
-            totals: by name; one that is not known is excluded.
+            at_ms: its time, monotonic.
+            totals: by name; an unknown one is left out.
         """
         if not self._samples:
             self._began_ms = at_ms
@@ -77,15 +77,14 @@ class History:
         self._samples.append(grown)
 
     def rates(self) -> dict[str, list[float | None]]:
-        """Per second, by name, the oldest first: one value between two samples.
+        """Rates per second by name, the oldest first: one value between two samples.
 
-        None stands where the total was not known; what it grew by meanwhile is spread over that
-        time in the next value.
+        None where the total was not known; the next value spreads the increase over that time.
         """
         return {name: [_rate(one.get(name)) for one in self._later()] for name in NAMES}
 
     def increases(self) -> dict[str, float]:
-        """What was added since the oldest sample, by name."""
+        """The increase since the oldest sample, by name."""
         nothing = Growth(0, 0)
         return {name: sum(one.get(name, nothing).amount for one in self._later()) for name in NAMES}
 

@@ -1,7 +1,7 @@
-"""Which partitions a page shows where there are more than it can draw. Pure.
+"""Chooses the partitions of a page where there are more than it can draw. Pure.
 
-The first are those that a person should look at: ill ones, then those with the largest lag of a
-group, then those that changed last; topics that brokers make for themselves come last.
+The first are those that need attention: unhealthy ones, then those with the largest lag of a group,
+then those that changed last. Topics that brokers make for themselves come last.
 """
 
 from typing import Final, TypeAlias
@@ -12,16 +12,16 @@ PARTITIONS_MAX: Final = 500
 """Of a page."""
 
 _CHANGES_MS: Final = 10_000
-"""Changes within such a time count as one: the choice would be another one each second."""
+"""Changes within this time rank equal: else the choice would change each second."""
 
 Place: TypeAlias = tuple[str, int]
 Rank: TypeAlias = tuple[bool, int, bool, int, str, int]
 
 
 class Activity:
-    """When each partition was last seen to change: looks are compared, nothing is counted.
+    """The time of each partition's last change, found by comparing one look with the next.
 
-    It keeps one number and one time a partition, of those that the last look has seen.
+    It keeps one mark and one time a partition, for those of the last look.
     """
 
     def __init__(self) -> None:
@@ -29,11 +29,11 @@ class Activity:
         self._now: dict[Place, tuple[tuple[int, int, int], int]] = {}
 
     def begin(self) -> None:
-        """Begin to look at all partitions; those that are not noted until the end are forgotten."""
+        """Begin a look; partitions that are not noted until its end are forgotten."""
         self._now = {}
 
     def note(self, found: PartitionFacts, now_ms: int) -> int:
-        """Return when the partition has changed (monotonic); -1 where no change was seen."""
+        """Return the time of the last change (monotonic); -1 where no change was seen."""
         place = (found.topic, found.partition)
         mark = (found.log_end, found.copied_end, found.log_start)
         known = self._seen.get(place)
@@ -45,17 +45,17 @@ class Activity:
         return changed_ms
 
     def end(self) -> None:
-        """All partitions are noted."""
+        """End the look: all partitions are noted."""
         self._seen, self._now = self._now, {}
 
 
 def rank(found: PartitionFacts, lag: int, changed_ms: int) -> Rank:
-    """Return the place of a partition in the order: lower comes first; no two are equal.
+    """Return the rank of a partition: lower comes first, and no two are equal.
 
     Args:
         found: the partition.
-        lag: the largest of a group, in records; -1 where none reads it.
-        changed_ms: as `Activity.note` returns it.
+        lag: the largest of a group, in records; -1 where no group reads it.
+        changed_ms: from `Activity.note`.
     """
     return (
         not found.problem,
@@ -72,7 +72,7 @@ def _shown_at(found: PartitionFacts) -> tuple[bool, bool, str, int]:
 
 
 class Selection:
-    """Keeps the first of all that it is given; never more than twice as many at a time."""
+    """Keeps the lowest ranks of all that are added; at most twice as many at a time."""
 
     def __init__(self, most: int = PARTITIONS_MAX) -> None:
         self._most = most
@@ -89,6 +89,6 @@ class Selection:
         del self._kept[self._most :]
 
     def chosen(self) -> list[PartitionFacts]:
-        """The first ones: ill ones, then by topic and partition."""
+        """The kept ones: unhealthy ones first, then by topic and partition."""
         self._cut()
         return sorted((found for _, found in self._kept), key=_shown_at)

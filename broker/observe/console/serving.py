@@ -1,8 +1,8 @@
 """Answers browsers: the page, its script and style, and the state as JSON.
 
-The listener asks nobody who he is, so a browser must not be made to read it for somebody else: a
-name that an attacker lets point to this machine (DNS rebinding) is refused by the Host header, no
-other site may frame the page or load the state, and nothing but the files of the wheel runs in it.
+The listener does not authenticate, so a browser must not be used to read it for an attacker's site.
+The Host header refuses a name that an attacker points to this machine (DNS rebinding). No other
+site may frame the page or load the state. Only the files of the wheel run in it.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 PAGE: Final = "/"
 STATE: Final = "/console/state.json"
 FRESH_MS: Final = 1_000
-"""All who ask within such a time get the same state."""
+"""All requests within this time get the same state."""
 SHARE: Final = 5
-"""Nor is one begun before as many times that which the last one took."""
+"""The pause between two states is at least this many times the duration of the last one."""
 
 _FILES: Final = {
     PAGE: ("page.html", "text/html; charset=utf-8"),
@@ -59,7 +59,7 @@ class Access:
 
     Attributes:
         is_open: it is served at all.
-        hosts: names beside those of loopback, as `_canonical` writes them.
+        hosts: names besides those of loopback, as `_canonical` writes them.
     """
 
     is_open: bool
@@ -67,10 +67,10 @@ class Access:
 
     @classmethod
     def of(cls, listener: str, enable: bool | None, hosts: tuple[str, ...]) -> "Access":
-        """Work it out.
+        """Make it from the settings.
 
         Args:
-            listener: host that is listened on; "" and other wildcards are no name.
+            listener: host of the listener; "" and other wildcards are no name.
             enable: `tidemark.console.enable`; None: only on loopback.
             hosts: `tidemark.console.hosts`.
         """
@@ -79,19 +79,19 @@ class Access:
         return cls(is_loopback(own) if enable is None else enable, frozenset(names))
 
     def allows(self, host: str) -> bool:
-        """Whether a Host header, as it was sent, names this node; any port does."""
+        """Whether a Host header, as it was sent, names this node, with any port."""
         name = _name_of(host)
         return bool(name) and (is_loopback(name) or name in self.hosts)
 
 
 def _name_in_settings(text: str) -> str:
-    """The host, also of one that is written with a port, or as IPv6 without brackets."""
+    """The host of a setting, with or without a port; IPv6 may lack its brackets."""
     is_bare_ipv6 = text.count(":") > 1 and not text.startswith("[")
     return _canonical(text) if is_bare_ipv6 else _name_of(text)
 
 
 def _name_of(host: str) -> str:
-    """The host of a Host header, canonical; "" where it is none."""
+    """The host of a Host header, canonical; "" if it is invalid."""
     if host.startswith("["):
         name, bracket, port = host[1:].partition("]")
         is_whole = bool(bracket) and ":" in name and (not port or port.startswith(":"))
@@ -105,9 +105,9 @@ def _name_of(host: str) -> str:
 
 
 def _canonical(host: str) -> str:
-    """A name in lower case without the last dot; an address in its one form, without a zone.
+    """A name in lower case without the last dot; an address in its canonical form, without a zone.
 
-    IPv4 that is written as IPv6 becomes IPv4.
+    IPv4 in IPv6 form becomes IPv4.
     """
     name = host.lower().removesuffix(".")
     try:
@@ -118,10 +118,10 @@ def _canonical(host: str) -> str:
 
 
 class StateMaker:
-    """Makes the state, at most once in `FRESH_MS`, in slices; all who ask meanwhile share it.
+    """Makes the state, at most once in `FRESH_MS`, in slices; requests meanwhile share it.
 
     Attributes:
-        source: the node; it says nothing before it runs.
+        source: the node; empty before it runs.
         history: the last five minutes.
     """
 
@@ -129,7 +129,7 @@ class StateMaker:
         """Make nothing yet.
 
         Args:
-            node: who it is and how it is; small, asked at each state.
+            node: returns identity and health of the node; small, called for each state.
             clock: of the process.
         """
         self.source: Source = NothingYet()
@@ -145,7 +145,7 @@ class StateMaker:
             return self._last
         if self._making is None:
             self._making = asyncio.create_task(self._make())
-        return await asyncio.shield(self._making)  # others may wait for it when one leaves
+        return await asyncio.shield(self._making)  # others may wait for it when one is cancelled
 
     async def _make(self) -> bytes:
         try:
@@ -163,7 +163,7 @@ class StateMaker:
 def node_facts(
     found: Health, version: Callable[[], str], clock: Clock
 ) -> Callable[[], dict[str, Any]]:
-    """Make what says who the node is and how it is."""
+    """Make the function that returns identity and health of the node."""
 
     def facts() -> dict[str, Any]:
         return {
@@ -178,7 +178,7 @@ def node_facts(
 
 
 class Console:
-    """Answers for the paths of the page, and leaves all others to `others`."""
+    """Answers the paths of the page, and passes the rest to `others`."""
 
     def __init__(self, access: Access, states: StateMaker, others: Respond) -> None:
         self._access, self._states, self._others = access, states, others

@@ -1,7 +1,7 @@
-"""The JSON value of a page: made of facts in steps, bounded whatever a node hosts. Pure.
+"""The JSON value of a page: made of facts in slices, bounded for any number of partitions. Pure.
 
-Names of topics, groups and hosts are other people's text: each is cut to `TEXT_MAX` characters and
-has no lone surrogates, nothing else of it is changed. The page shows it as text.
+Names of topics, groups and hosts come from clients: each is cut to `TEXT_MAX` characters and has
+its lone surrogates replaced. Nothing else of it is changed; the page shows it as text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,17 +32,17 @@ GROUPS_MAX: Final = 100
 GROUPS_SEEN_MAX: Final = 2_000
 OFFSETS_SEEN_MAX: Final = 10_000
 MARKS_MAX: Final = 8
-"""Groups that are drawn on one partition: those that are furthest behind."""
+"""Groups that are drawn on one partition: those with the largest lag."""
 
 _PARTITION_WORK: Final = 30
 OFFSET_WORK: Final = 20
 _GROUP_WORK: Final = 10
 _JSON_WORK: Final = 40
-"""Units of `Pace`, some microseconds each, of one of them."""
+"""Units of `Pace` for one of them, some microseconds each."""
 
 
 class Mark(NamedTuple):
-    """Where a group is in a partition; lag -1: how far the partition reaches is not known."""
+    """A group's position in a partition; lag -1: the end of the partition is not known."""
 
     group: str
     offset: int
@@ -51,12 +51,12 @@ class Mark(NamedTuple):
 
 @dataclass(slots=True)
 class Lags:
-    """Committed offsets, as far as they were looked at.
+    """Committed offsets, as far as they were read.
 
     Attributes:
         marks: by partition.
-        by_group: records that a group has not read, and of how many partitions that is known.
-        is_whole: all offsets were looked at.
+        by_group: records that a group has not read, and the number of partitions with a known lag.
+        is_whole: all offsets were read.
     """
 
     marks: dict[Place, list[Mark]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Lags:
     is_whole: bool = True
 
     def of_group(self, group_id: str) -> tuple[int, int]:
-        """Its lag, -1 where none is known, and of how many partitions that is."""
+        """Its lag, -1 where none is known, and the number of partitions with a known lag."""
         return self.by_group.get(group_id, (-1, 0))
 
     def largest(self, place: Place) -> int:
@@ -75,7 +75,7 @@ class Lags:
 
 @dataclass(slots=True)
 class Sums:
-    """Over all partitions, the shown ones and the others."""
+    """Totals of all partitions, shown or not."""
 
     partitions: int = 0
     led: int = 0
@@ -84,7 +84,7 @@ class Sums:
     local_bytes: int = 0
 
     def add(self, found: PartitionFacts) -> None:
-        """Count one."""
+        """Add one partition."""
         self.partitions += 1
         self.led += found.is_led
         self.tiered += found.is_tiered
@@ -93,7 +93,7 @@ class Sums:
 
 
 def shown(text: str, most: int = TEXT_MAX) -> str:
-    """Return text of anybody, short, and such that it can be encoded."""
+    """Return a client's text, cut, and without characters that cannot be encoded."""
     cut = text if len(text) <= most else text[: most - 1] + "…"
     return cut.encode("utf-8", "replace").decode()
 
@@ -101,7 +101,7 @@ def shown(text: str, most: int = TEXT_MAX) -> str:
 def describe(
     source: Source, activity: Activity, history: History, now_ms: int
 ) -> Steps[dict[str, Any]]:
-    """Make the value, but for health.
+    """Make the value, except for health.
 
     Args:
         source: the node.
@@ -127,7 +127,7 @@ def describe(
         if pace.is_step_over(_JSON_WORK):
             yield
     groups = yield from _groups(source, lags, pace)
-    yield  # what follows is small, and together a step
+    yield  # the rest is small, and together one slice
     brokers = list(islice(source.brokers(), BROKERS_MAX + 1))
     return {
         "sums": {
@@ -255,7 +255,7 @@ def _tier(found: TierFacts | None) -> dict[str, Any] | None:
 
 
 def health(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the part of the value that says how the node is, of `Health.report`."""
+    """Make the health part of the value from `Health.report`."""
     causes = by_cause(report["reasons"])
     return {
         "status": report["status"],

@@ -1,1 +1,1 @@
-"""Commands to a running broker from the machine it runs on: its clock, its tier, its faults."""
+"""Commands to a running broker from its own machine, for its clock, its tier and its faults."""

@@ -1,7 +1,7 @@
-"""The command `advance`: days pass for the broker and its tier, and what is due then is done.
+"""The command `advance`: days pass for the broker and its tier, and all that is then due is done.
 
-Only the wall clock moves: retention, rolling, expiry, timestamp checks. Sessions and deadlines go
-by the monotonic one. What other parts do by the wall clock they add as passes here.
+Only the wall clock moves: retention, rolling, expiry, timestamp checks. Sessions and deadlines use
+the monotonic clock. Other parts that use the wall clock add their passes here.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ OFFSET_MS_MAX: Final = 100 * 365 * 24 * 3600 * 1000
 PASSES_S_MAX: Final = 60.0
 _POLL_S: Final = 0.005
 ROUNDS: Final = 2
-"""What is rolled is copied, what is copied expires locally and then as a whole."""
+"""The first round rolls and copies; the second expires the copied segments."""
 
 RunPass = Callable[[], Awaitable[object]]
 
@@ -31,7 +31,7 @@ class Advance:
     """Moves the broker's wall clock forward.
 
     Attributes:
-        passes: by name, what goes by the wall clock, in the order in which it runs.
+        passes: work by the wall clock, by name, in the order in which it runs.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -39,7 +39,7 @@ class Advance:
         self.passes: dict[str, RunPass] = {}
 
     async def command(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Move the clock by `ms` and answer when the passes are over.
+        """Move the clock by `ms` and answer when all passes are done.
 
         Raises:
             ControlError: not a number of ms forward, or a pass takes too long.
@@ -73,17 +73,17 @@ class Advance:
 
 
 async def run_retention(logs: LogManager, clock: Clock) -> None:
-    """Roll and drop what is due; done when it is taken out."""
+    """Roll and remove segments that are due; done when they are out of the log."""
     over = asyncio.Event()
     logs.retention.run(logs.all(), clock.wall_ms(), ended=over.set)
     await over.wait()
 
 
 async def run_compaction(cleaner: LogCleaner) -> None:
-    """Clean what is due; a pass that began before the clock was moved is waited for first."""
+    """Clean logs that are due, after a pass that began before the clock was moved."""
     for _ in range(2):
         cleaner.look()
-        while cleaner.is_working:  # noqa: ASYNC110 - for minutes at times, and nobody is called then
+        while cleaner.is_working:  # noqa: ASYNC110 - for minutes at times, without a callback
             await asyncio.sleep(_POLL_S)
 
 

@@ -1,6 +1,6 @@
 """Commands by name: each takes a JSON object and returns one.
 
-A part of the broker adds its commands here; how they arrive is the listener's business.
+Parts of the broker add their commands here; `listener` receives them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,7 +34,7 @@ class ControlCommands:
     def add(self, name: str, handler: Command) -> None:
         """Let `handler` carry out the command `name`.
 
-        A `ControlError` or another error of ours becomes an answer with its message.
+        A `TidemarkError` becomes an answer with its message.
         """
         assert name not in self._commands, f"the command {name} is added twice"
         self._commands[name] = handler
@@ -43,7 +43,7 @@ class ControlCommands:
         """Carry out a command.
 
         Raises:
-            ControlError: there is none of that name, or it refuses.
+            ControlError: there is no such command, or it refuses.
         """
         handler = self._commands.get(name)
         if handler is None:

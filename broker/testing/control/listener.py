@@ -1,7 +1,7 @@
-"""The control listener: commands over HTTP, on loopback only, for those who know the token.
+"""The control listener: commands over HTTP, on loopback only, for clients with the token.
 
-Off unless `tidemark.control.listener` names an address. A command can move the broker's clock or
-make it fail on purpose: it is meant for tests, never for production.
+Off unless `tidemark.control.listener` has an address. A command can move the broker's clock or make
+it fail on purpose: it is meant for tests, never for production.
 
     POST /v1/<command>, Authorization: Bearer <token>, a JSON object -> 200 and a JSON object,
     or 4xx and {"error": "one line"}.
@@ -54,7 +54,7 @@ class ControlListener:
         log.warning("taking commands, not for production: control_listener=%s", self.address)
 
     async def stop(self) -> None:
-        """Stop listening; commands that run are cancelled."""
+        """Stop listening; running commands are cancelled."""
         await self._server.stop()
 
     async def _respond(self, request: HttpRequest) -> HttpAnswer:
@@ -79,7 +79,7 @@ class ControlListener:
 
     def _is_known(self, authorization: str) -> bool:
         scheme, _, token = authorization.partition(" ")
-        # Compared as bytes: text must be ASCII, and what arrives may be anything.
+        # Compared as bytes: text would have to be ASCII, and the header may be anything.
         is_same = hmac.compare_digest(token.strip().encode(), self._token)
         return is_same and scheme.lower() == "bearer"
 
@@ -87,12 +87,12 @@ class ControlListener:
 async def open_control(
     config: BrokerConfig, commands: ControlCommands, on_stop: Callable[[Stop], None]
 ) -> str:
-    """Start the control listener of a broker: its address, "" where it is off.
+    """Start the control listener of a broker; returns its address, "" where it is off.
 
     Args:
         config: settings.
-        commands: what it takes.
-        on_stop: is told how to end it.
+        commands: the commands that it carries out.
+        on_stop: called with the function that ends it.
 
     Raises:
         ConfigError: the address cannot be bound.

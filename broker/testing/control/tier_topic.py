@@ -1,4 +1,4 @@
-"""The command `tier`: all that a topic holds is copied to the remote tier and goes from here.
+"""The command `tier`: all records of a topic are copied to the remote tier and removed locally.
 
 So a test reads from the remote store at once, without small segments and short retention.
 """
@@ -22,7 +22,7 @@ _POLL_S: Final = 0.001
 
 
 class TierTopic:
-    """Rolls, waits for the copies, and lets the local segments go."""
+    """Rolls, waits for the copies, and removes the local segments."""
 
     def __init__(
         self, replicas: ReplicaManager, logs: LogManager, tier: RemoteTier | None, clock: Clock
@@ -31,7 +31,7 @@ class TierTopic:
         self._tier, self._clock = tier, clock
 
     async def command(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Tier a `topic`; answer by partition what was copied, and where the local log begins.
+        """Tier a `topic`; answers by partition which offsets were copied, and the local start.
 
         Raises:
             ControlError: there is no such topic, it is not tiered, or it takes too long.
@@ -80,7 +80,7 @@ class TierTopic:
         return logs
 
     def _roll(self, log: PartitionLog) -> int:
-        """Close the active segment; the log end, up to which all is to be copied."""
+        """Close the active segment; returns the log end, up to which all is to be copied."""
         log.roll(self._clock.wall_ms())
         return log.log_end_offset
 
@@ -90,10 +90,10 @@ class TierTopic:
             try:
                 await self._tier.run_passes()
             except LinkEndedError:
-                await asyncio.sleep(_AGAIN_S)  # the next tier process will do it
+                await asyncio.sleep(_AGAIN_S)  # the next tier process will copy
                 continue
             if any(not _is_copied(log, ends[index]) for index, log in logs.items()):
-                await asyncio.sleep(_AGAIN_S)  # it does not own the partition yet, say
+                await asyncio.sleep(_AGAIN_S)  # for example, the tier is not the owner yet
 
     async def _released(self, logs: Mapping[int, PartitionLog], ends: Mapping[int, int]) -> None:
         while any(log.local_log_start_offset < ends[index] for index, log in logs.items()):

@@ -1,1 +1,1 @@
-"""Faults on demand: requests and calls of the store that fail, wait or get lost as tests ask."""
+"""Faults on demand: requests and calls of the store that fail, wait or get lost in tests."""

@@ -1,8 +1,8 @@
-"""The faults that are in force, and what they do to a request. Pure: rng and time are handed in.
+"""The faults that are in force, and their effect on a request. Pure: rng and time are arguments.
 
-Each fault is asked in the order in which they were added. One that matches counts a hit; so a
-request may hit several. Their delays add up. A slot of the answer gets the code of the first of
-them; a cut ends the asking, since what is cut is not answered.
+Faults are matched in the order in which they were added. Each match counts a hit; so a request may
+hit several. Their delays add up. A slot of the answer gets the code of the first of them. A cut
+ends the matching, since a cut request has no answer.
 """
 
 from collections import deque
@@ -15,18 +15,18 @@ from broker.testing.faults.rule import FaultError, RequestFault, api_name
 
 FAULTS_MAX: Final = 1_000
 HITS_KEPT: Final = 1_000
-"""Of each fault; all of them are counted."""
+"""Newest hits kept of each fault; all of them are counted."""
 
 Fault = Any
-"""A `RequestFault`, or a fault of the store: the book only keeps what it has of both."""
+"""A `RequestFault`, or a fault of the store: the book uses only fields that both have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a request.
+    """The known properties of a request.
 
     Attributes:
-        named: None where nobody needed to look: no fault asks for a topic.
+        named: None where it was not needed: no fault asks for a topic.
     """
 
     api_key: int
@@ -37,7 +37,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One hit: when (wall clock), and what was hit."""
+    """One hit: its time (wall clock), and the API or call."""
 
     at_ms: int
     what: str
@@ -50,9 +50,9 @@ class Entry:
     """A fault in the book.
 
     Attributes:
-        hits: how many; `last` has the newest of them.
+        hits: their number; `last` has the newest of them.
         roll: draws from the fault's rng.
-        is_removed: it was taken away; what it delays continues.
+        is_removed: it was removed; requests that it delays continue.
     """
 
     id: int
@@ -64,7 +64,7 @@ class Entry:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has hit as often as it should."""
+        """Whether it has had all its hits."""
         return self.fault.count is not None and self.hits >= self.fault.count
 
     def hit(self, hit: Hit) -> None:
@@ -75,12 +75,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is done to a request.
+    """The effect of all faults on a request.
 
     Attributes:
-        delays: the faults that it waits for first, one after the other.
-        cut: the fault that cuts its connection, None where none does.
-        errors: the faults whose codes go into its answer, first come first served.
+        delays: The faults that it waits for first, one after the other.
+        cut: The fault that cuts its connection, None where none does.
+        errors: The faults whose codes go into its answer; the first one that matches a slot wins.
     """
 
     delays: tuple[Entry, ...] = ()
@@ -89,10 +89,10 @@ class Decision:
 
 
 class FaultBook:
-    """Faults by their number."""
+    """Faults by id."""
 
     def __init__(self, seeded: Callable[[int], Callable[[], float]]) -> None:
-        """`seeded` makes an rng of a seed."""
+        """Begin empty; `seeded` makes an rng from a seed."""
         self._seeded = seeded
         self._entries: dict[int, Entry] = {}
         self._last_id = 0
@@ -114,7 +114,7 @@ class FaultBook:
         return entry
 
     def get(self, fault_id: int) -> Entry:
-        """The fault of that number.
+        """The fault of that id.
 
         Raises:
             FaultError: there is none.
@@ -125,10 +125,10 @@ class FaultBook:
         return entry
 
     def remove(self, fault_id: int) -> Entry:
-        """Take a fault away.
+        """Remove a fault.
 
         Raises:
-            FaultError: there is none of that number.
+            FaultError: there is none of that id.
         """
         entry = self.get(fault_id)
         del self._entries[fault_id]
@@ -136,7 +136,7 @@ class FaultBook:
         return entry
 
     def clear(self) -> list[Entry]:
-        """Take all away."""
+        """Remove all faults, and return them."""
         return [self.remove(fault_id) for fault_id in list(self._entries)]
 
     # -- of requests
@@ -157,10 +157,10 @@ class FaultBook:
         return any(one.fault.topic is not None for one in self.in_force(api_key, client_id))
 
     def decide(self, facts: Facts, now_ms: int) -> Decision | None:
-        """What is done to a request; its hits are counted.
+        """Return the effect on a request, and count its hits.
 
         Args:
-            facts: with `named` where `needs_names` says so.
+            facts: with `named` where `needs_names` is true.
             now_ms: wall clock, for the hits.
 
         Returns:
@@ -185,12 +185,12 @@ class FaultBook:
 
 
 def _falls(entry: Entry) -> bool:
-    """Ask the rng, where there are any to throw."""
+    """Draw from the fault's rng; without a draw where it hits always."""
     return bool(entry.fault.probability >= 1 or entry.roll() < entry.fault.probability)
 
 
 def matches(fault: RequestFault, facts: Facts) -> bool:
-    """Whether a request of the fault's API is one that the fault means."""
+    """Whether a request of the fault's API has its client id, topic and partition."""
     if fault.client_id is not None and fault.client_id != facts.client_id:
         return False
     if fault.topic is None:

@@ -1,9 +1,9 @@
-"""Answers that hold errors: made of the request alone, in the shape of its API and version.
+"""Answers with errors: made of the request alone, in the shape of its API and version.
 
-A request is split in two: what the errors stand for, which is not served, and the rest, which is.
-An error without a topic stands for the whole request: its code is at the top of the answer where
-the API has one there, else in each element of its outermost list that holds a code. An error with
-a topic stands for the elements of this topic.
+A request is split in two: the part that errors stand for, which is not served, and the rest, which
+is. An error without a topic stands for the whole request. Its code is at the top of the answer
+where the API has one there, else in each element of its outermost list with a code. An error with a
+topic stands for the elements of this topic.
 """
 
 import copy
@@ -30,8 +30,8 @@ _NOTHING_THERE: Final = {
     "producer_epoch": -1,
     "records": b"",
 }
-"""What Kafka says beside an error where the schema's default is something else. `records` is not
-null: librdkafka takes that for a malformed answer."""
+"""Kafka's values beside an error where the schema's default is another one. `records` is not null:
+librdkafka takes that for a malformed answer."""
 
 _OF_SESSIONS: Final = frozenset(
     {
@@ -47,10 +47,10 @@ _SESSIONS_SINCE: Final = 7
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A request that is hit by errors.
+    """A request that is hit by errors, in two parts.
 
     Attributes:
-        answer: of what is not served; the whole answer where `rest` is None.
+        answer: to the part that is not served; the whole answer where `rest` is None.
         rest: the request that is served, None where nothing is left of it.
     """
 
@@ -74,7 +74,7 @@ class ErrorAnswers:
     """Splits the requests of one API and version, and puts their answers together."""
 
     def __init__(self, api_key: int, version: int, name_of: NameOf) -> None:
-        """`name_of` finds a topic by its id."""
+        """Make them for one API and version; `name_of` finds a topic by its id."""
         self._api_key, self._version, self._name_of = api_key, version, name_of
         self._shape = shape_of(api_key)
         self._level = self._shape.level(version)
@@ -82,7 +82,7 @@ class ErrorAnswers:
         self._kind = _Kind(message.struct, message.cls)
 
     def split(self, request: Any, errors: Sequence[Entry]) -> Split:
-        """Take out of a request what errors stand for.
+        """Remove the part of a request that errors stand for.
 
         Args:
             request: decoded; it is not changed.
@@ -106,7 +106,7 @@ class ErrorAnswers:
         return Split(answer, rest)
 
     def _top(self, entry: Entry) -> Any:
-        """An answer with a code at its top, None where none belongs there."""
+        """An answer with a code at its top; None where the code belongs in elements."""
         fault: RequestFault = entry.fault
         is_top = has_top_code(self._api_key, self._version) and fault.topic is None
         if self._api_key == ApiKey.FETCH and fault.error in _OF_SESSIONS:
@@ -144,7 +144,7 @@ class ErrorAnswers:
         topic: str | None,
         kind: _Kind,
     ) -> tuple[Any, Any]:
-        """What stays of an element, and its error; either may be None."""
+        """The rest of an element, and its error; either may be None."""
         partition = None
         if level.kind in ("topic", "resource"):
             topic = topic_of(level, element, self._name_of)
@@ -169,7 +169,7 @@ class ErrorAnswers:
         return rest, error
 
     def _empty_element(self, level: Level, element: Any, kind: _Kind) -> Any:
-        """An element of the answer that names what `element` of the request names."""
+        """An element of the answer with the names of `element` in the request."""
         made = kind.cls()
         for asked, answered in level.keys.items():
             field = next(one for one in kind.struct.fields if one.attribute == answered)
@@ -192,15 +192,15 @@ class ErrorAnswers:
                 setattr(made, field.attribute, f"fault {entry.id}, which a test asked for")
         made.error_code = int(entry.fault.error)
 
-    # -- together again
+    # -- joining
 
     def join(self, served: Any, errors: Sequence[Entry], failed: Any) -> Any:
-        """Put the answer to the rest and that of what was not served together.
+        """Join the answer to the rest with that of the part that was not served.
 
         Args:
             served: the answer to the rest.
-            errors: as at the split: they hit what a request for all topics did not name.
-            failed: the answer of what was not served.
+            errors: those of the split: they also hit topics that a request for all did not name.
+            failed: the answer of the part that was not served.
         """
         level = self._level
         assert level is not None
@@ -217,7 +217,7 @@ class ErrorAnswers:
         topic: str | None,
         kind: _Kind,
     ) -> None:
-        """Replace what was served of that which errors stand for."""
+        """Replace served elements that errors stand for."""
         below = kind.element(level.answered)
         elements = getattr(holder, level.answered)
         for at, element in enumerate(elements):
@@ -243,8 +243,8 @@ def _entry_for(errors: Sequence[Entry], topic: str | None, partition: int | None
 
     Args:
         errors: in their order.
-        topic: of the element or around it, None for what is no topic.
-        partition: of the element, None where it is none.
+        topic: of the element or around it, None if there is none.
+        partition: of the element, None if it is no partition.
     """
     for entry in errors:
         fault: RequestFault = entry.fault
@@ -258,7 +258,7 @@ def _entry_for(errors: Sequence[Entry], topic: str | None, partition: int | None
 
 
 def _merge(level: Level, served: Any, failed: Any) -> None:
-    """Add the elements of `failed` to those of `served`, below the same names where these are."""
+    """Add the elements of `failed` to those of `served`, under the same names where they exist."""
     elements = getattr(served, level.answered)
     for extra in getattr(failed, level.answered):
         same = next((one for one in elements if _is_same(level, one, extra)), None)

@@ -1,7 +1,7 @@
 """Error elements put into an answer to Fetch whose records are regions of files.
 
-Such an answer is a list of bytes and regions, which nobody decodes. Its list of topics begins in
-the first part, so further topics go in right behind their number.
+Such an answer is a list of bytes and regions, which is not decoded. Its list of topics begins in
+the first part, so further topics go in right behind the count of that list.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def splice(parts: Sequence[object], failed: Any, version: int) -> list[object]:
     first = bytes(parts[0])  # type: ignore[call-overload]  # bytes: no answer begins with a region
     count, body_at = _read_count(first, count_at, is_flexible=is_flexible)
     extra_count, extra_at = _read_count(extra, count_at, is_flexible=is_flexible)
-    # What follows the list in the answer that was made here: no tagged field, one byte.
+    # In the answer that was made here only one byte follows the list: no tagged fields.
     topics = extra[extra_at:-1] if is_flexible else extra[extra_at:]
     total = count + extra_count
     counted = encode_uvarint(total + 1) if is_flexible else _COUNT.pack(total)
@@ -39,7 +39,7 @@ def splice(parts: Sequence[object], failed: Any, version: int) -> list[object]:
 
 
 def _read_count(body: bytes, at: int, *, is_flexible: bool) -> tuple[int, int]:
-    """Length of the array that begins at `at`, and where its first element begins."""
+    """Length of the array that begins at `at`, and the position of its first element."""
     if is_flexible:
         count, end = read_uvarint(body, at)
         return count - 1, end

@@ -1,12 +1,12 @@
-"""Faults on the way of a request: between the network, which has read it, and its handler.
+"""Faults between the network, which has read a request, and its handler.
 
-Routes are wrapped only while a fault of their API is in force; without one the way of a request is
-as if nothing of this existed. What waits is answered in turn: as in Kafka nothing behind it on its
-connection is served meanwhile.
+Routes are wrapped only while a fault of their API is in force; without one a request takes its
+usual way. A delayed request is answered in turn: as in Kafka no later one on its connection is
+served meanwhile.
 
-Fetch sessions hide what a request is about: an incremental request names nothing. So while a fault
-needs to know, the broker is one without sessions, as Kafka's with a full session cache: a client
-is sent FETCH_SESSION_ID_NOT_FOUND once and names all its partitions from then on.
+Fetch sessions hide the topics of a request: an incremental request names none. So while a fault
+needs them, the broker has no sessions, as Kafka's with a full session cache. A client gets
+FETCH_SESSION_ID_NOT_FOUND once and names all its partitions from then on.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _NO_SESSION: Final = (0, -1)
 
 
 class Interceptor:
-    """Does to requests what the book says.
+    """Applies the book's decisions to requests.
 
     Attributes:
         on_hit: called when faults were hit.
@@ -42,13 +42,13 @@ class Interceptor:
     def __init__(
         self, book: FaultBook, name_of: NameOf, ports: Ports, spared_listener: str = ""
     ) -> None:
-        """Nothing is hit yet.
+        """Hit nothing yet.
 
         Args:
-            book: what is in force.
+            book: the faults in force.
             name_of: finds a topic by its id.
             ports: clock, scheduler.
-            spared_listener: of the brokers alone: what comes there is never hit.
+            spared_listener: of the brokers alone; requests on it are never hit.
         """
         self._book, self._name_of, self._spared_listener = book, name_of, spared_listener
         self._clock, self._scheduler = ports.clock, ports.scheduler
@@ -56,7 +56,7 @@ class Interceptor:
         self.on_hit: Callable[[], None] = lambda: None
 
     def wrap(self, handler: Handler, serve: Serve) -> Serve:
-        """What serves a route: `serve` itself where no fault concerns it."""
+        """Return the function for a route: `serve` itself where no fault concerns it."""
         if not self._book.in_force(handler.api_key):
             return serve
 
@@ -68,14 +68,14 @@ class Interceptor:
         return faulty
 
     def decide(self, facts: Facts) -> Decision | None:
-        """What is done to a request; whoever waits for hits is told."""
+        """Return the effect on a request; `on_hit` is called if there is one."""
         decision = self._book.decide(facts, self._clock.wall_ms())
         if decision is not None:
             self.on_hit()
         return decision
 
     def names_matter(self, api_key: int, client_id: str) -> bool:
-        """Whether a request must be decoded before it is known what hits it."""
+        """Whether a request must be decoded to find the faults that hit it."""
         return self._book.needs_names(api_key, client_id)
 
     def has_errors(self, api_key: int, client_id: str) -> bool:
@@ -84,7 +84,7 @@ class Interceptor:
         return any(one.fault.error is not None for one in in_force)
 
     async def wait(self, entry: Entry) -> None:
-        """Let the time of a fault pass, until it is removed."""
+        """Wait for the delay of a fault, or until it is removed."""
         if entry.is_removed:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -97,7 +97,7 @@ class Interceptor:
             del self._delayed[done]
 
     def release(self) -> None:
-        """Let the requests continue that removed faults delay."""
+        """End the delays of removed faults."""
         for done, entry in list(self._delayed.items()):
             if entry.is_removed:
                 _settle(done)
@@ -116,7 +116,7 @@ class _Faulty:
         self._api_key, self._version = context.api_key, context.api_version
 
     def take(self, frame: memoryview, position: int) -> Any:
-        """Serve the request, or not; the frame is recycled afterwards."""
+        """Serve the request, or apply its faults; the caller reuses the frame afterwards."""
         faults, named, request = self._faults, None, None
         client_id = self._context.client_id
         names_matter = faults.names_matter(self._api_key, client_id)
@@ -166,7 +166,7 @@ class _Faulty:
         return _then(answer, lambda _: _lose(cut))
 
     def _fail(self, errors: tuple[Entry, ...], request: Any) -> Any:
-        """Answer with errors what they stand for, and serve the rest."""
+        """Answer the part that errors stand for, and serve the rest."""
         answers = ErrorAnswers(self._api_key, self._version, self._faults.name_of)
         split = answers.split(request, errors)
         if split.rest is None:
@@ -199,12 +199,12 @@ class _Faulty:
         if self._api_key == ApiKey.API_VERSIONS and answer.error_code == int(
             ErrorCode.UNSUPPORTED_VERSION
         ):
-            version = 0  # as in Kafka: a client that guessed too high can read only that
+            version = 0  # as in Kafka: a client that asked for too high a version can read it
         return codec.response(self._api_key).encode_parts(answer, version)
 
 
 def _no_answer(errors: tuple[Entry, ...]) -> CloseConnection:
-    """As in Kafka: a producer that wants no answer learns of an error by the end of the stream."""
+    """As in Kafka a producer with acks=0 learns of an error by the end of its connection."""
     return CloseConnection(f"fault {errors[0].id}: an error of a request that has no answer")
 
 
@@ -218,14 +218,14 @@ def _settle(done: "asyncio.Future[None]") -> None:
 
 
 async def _awaited(answer: Any) -> Any:
-    """An answer in one of the forms that handlers give, once it is there."""
+    """Await an answer in any of the forms that handlers return."""
     if type(answer) is OrderedAnswer:
         return await answer.serve(answer)
     return await answer if isawaitable(answer) else answer
 
 
 def _then(answer: Any, change: Callable[[Any], Any]) -> Any:
-    """Change an answer, at once or when it is there."""
+    """Change an answer, at once or when it is ready."""
     if type(answer) is not OrderedAnswer and not isawaitable(answer):
         return change(answer)
 

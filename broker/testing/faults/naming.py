@@ -1,4 +1,4 @@
-"""What a decoded request is about: its topics and partitions, and its lists element by element."""
+"""The topics and partitions that a decoded request names, and those of single list elements."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,11 +14,10 @@ _NO_ID = bytes(16)
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a request names.
+    """The topics and partitions of a request.
 
     Attributes:
-        topics: by name, each with its partitions; a topic that is named without partitions stands
-            with None.
+        topics: by name, each with its partitions; None as the partition of a topic without any.
         names_all: it asks for all topics.
     """
 
@@ -38,7 +37,7 @@ class Named:
 
 
 def topic_of(level: Level, element: Any, name_of: NameOf) -> str | None:
-    """The topic that an element of a request or an answer stands for, None where it is no topic."""
+    """The topic of an element of a request or an answer, None where it is no topic."""
     if isinstance(element, str):
         return element
     if level.kind == "resource":
@@ -52,12 +51,12 @@ def topic_of(level: Level, element: Any, name_of: NameOf) -> str | None:
 
 
 def partition_of(element: Any, attribute: str) -> int:
-    """The partition that an element stands for; `attribute` is "" for a plain number."""
+    """The partition of an element; `attribute` is "" for a plain number."""
     return int(getattr(element, attribute) if attribute else element)
 
 
 def named_by(api_key: int, version: int, request: Any, name_of: NameOf) -> Named:
-    """Look through the lists of a decoded request."""
+    """Collect the names in the lists of a decoded request."""
     shape = shape_of(api_key)
     level = shape.level(version)
     if level is None:

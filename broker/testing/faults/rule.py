@@ -1,7 +1,7 @@
-"""What a fault is: which requests it hits, and what it does to them. Values, checked once.
+"""A fault of requests: which ones it hits, and its effect on them. Values, checked once.
 
 A fault fails a request (`error`), makes it wait (`delay_ms`) or cuts its connection (`cut`). A
-delay goes with either of the others; an error and a cut exclude each other, since after a cut
+delay combines with either of the others. An error and a cut exclude each other, since after a cut
 there is no answer that could hold an error.
 """
 
@@ -19,13 +19,13 @@ COUNT_MAX: Final = 1_000_000_000
 
 
 class FaultError(TidemarkError):
-    """A fault that cannot be: the message names the field, its value and what is allowed."""
+    """An invalid fault: the message has the field, its value and the allowed ones."""
 
 
 class Cut(StrEnum):
     """When the connection is cut.
 
-    Both look alike to the client. It must find out by itself whether its request was served.
+    Both look alike to the client: it must find out by itself whether its request was served.
     """
 
     BEFORE_SERVING = "before_serving"
@@ -39,17 +39,17 @@ class RequestFault:
     """A fault of requests.
 
     Attributes:
-        api: number of the API, None for all.
-        topic: only requests that name this topic are hit. An error goes into the slots of this
-            topic, and what else the request asks for is served.
-        partition: of `topic`, likewise.
-        client_id: only requests with this client id are hit.
-        error: the code of the answer; what it stands for is not served.
-        delay_ms: the request waits so long first, and what comes behind it on its connection.
-        cut: whether and when the connection ends without an answer.
-        count: hits until the fault is over, None: until it is removed.
-        probability: of a hit, above 0 and at most 1.
-        seed: of the rng that are thrown where `probability` is below 1.
+        api: Number of the API, None for all.
+        topic: Only requests that name this topic are hit. An error goes into the slots of this
+            topic, and the rest of the request is served.
+        partition: Of `topic`, likewise.
+        client_id: Only requests with this client id are hit.
+        error: The code of the answer; the part that it stands for is not served.
+        delay_ms: The request waits this long first, and so do later ones on its connection.
+        cut: Whether and when the connection ends without an answer.
+        count: Hits until the fault is over, None: until it is removed.
+        probability: Of a hit, above 0 and at most 1.
+        seed: Of the rng that decides where `probability` is below 1.
     """
 
     api: int | None = None
@@ -64,7 +64,7 @@ class RequestFault:
     seed: int = 0
 
     def described(self) -> dict[str, Any]:
-        """The fault as `parse` reads it, without what is left at its default."""
+        """The fault in the form that `parse` reads, without fields at their default."""
         said = {one.name: getattr(self, one.name) for one in fields(self)}
         default = RequestFault(error=ErrorCode.NONE)
         said = {name: value for name, value in said.items() if value != getattr(default, name)}
@@ -82,7 +82,7 @@ def api_name(api_key: int) -> str:
 
 
 def parse(said: Mapping[str, Any], served: Collection[int]) -> RequestFault:
-    """Read a fault as a test says it.
+    """Read a fault in the form of a command.
 
     Args:
         said: fields of `RequestFault` by name: `api` as Kafka's name (Produce, LIST_OFFSETS) or its
@@ -114,7 +114,7 @@ def parse(said: Mapping[str, Any], served: Collection[int]) -> RequestFault:
 
 
 def _check(fault: RequestFault) -> None:
-    """Refuse what would never hit, or could not be answered."""
+    """Refuse a fault that would never hit, or that could not be answered."""
     if fault.error is None and fault.cut is None and not fault.delay_ms:
         raise FaultError("a fault needs error, delay_ms or cut: this one does nothing")
     if fault.error is not None and fault.cut is not None:

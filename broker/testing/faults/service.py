@@ -1,11 +1,11 @@
-"""Faults as the control listener takes them: added, removed, listed, waited for.
+"""The commands of the control listener for faults.
 
     faults.add        fields of RequestFault -> {"id": 1, ...}
     faults.add_store  fields of StoreFault -> {"id": 2, ...}
     faults.remove     id -> the fault with its hits
     faults.clear      -> {"removed": [...]}
     faults.list       -> {"faults": [...]}
-    faults.wait       id, hits, timeout_ms -> the fault; "reached" says whether it was hit so often
+    faults.wait       id, hits, timeout_ms -> the fault; "reached": whether it has so many hits
 
 A fault in an answer has its fields, its number of hits, the newest of them, and whether it is over.
 """
@@ -43,7 +43,7 @@ class FaultService:
         ports: Ports,
         spared_listener: str = "",
     ) -> None:
-        """Nothing is in force yet.
+        """Put nothing in force yet.
 
         Args:
             dispatcher: of clients' requests.
@@ -51,7 +51,7 @@ class FaultService:
             name_of: finds a topic by its id.
             tier: None without a remote tier.
             ports: clock, scheduler.
-            spared_listener: of the brokers alone: what comes there is never hit.
+            spared_listener: of the brokers alone; requests on it are never hit.
         """
         self._dispatcher, self._served, self._tier = dispatcher, served, tier
         self._clock, self._scheduler = ports.clock, ports.scheduler
@@ -126,7 +126,7 @@ class FaultService:
     # -- in force
 
     def _wrap(self) -> None:
-        """Have routes wrapped as the book is now; nothing is, while no fault is in force."""
+        """Wrap the routes if the live faults have changed; none while no fault is in force."""
         live = [one.id for one in self._book if _is_of_requests(one) and not one.is_over]
         if live != self._wrapped:
             self._wrapped = live
@@ -170,7 +170,7 @@ def _settle(done: "asyncio.Future[None]") -> None:
 
 
 def shown(entry: Entry) -> dict[str, Any]:
-    """A fault as an answer has it."""
+    """A fault in the form of an answer."""
     fault = entry.fault
     said = fault.described() if isinstance(fault, RequestFault) else described(fault)
     names = ("at_ms", "api", "version", "client_id")
@@ -190,7 +190,7 @@ def _values(hit: Hit) -> tuple[object, ...]:
 def _refusing(
     command: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
 ) -> Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]:
-    """A command whose wrong arguments are the caller's fault."""
+    """A command that answers a `FaultError` as wrong arguments."""
 
     async def run(said: dict[str, Any]) -> dict[str, Any]:
         try:

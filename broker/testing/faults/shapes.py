@@ -1,8 +1,8 @@
-"""Where a request names what it is about, and where its answer speaks of each of them.
+"""The lists in which a request names topics and partitions, and their lists in its answer.
 
 An answer mirrors the lists of its request: an element for each topic, in it one for each partition.
-These pairs stand beside the schemas in `kafka_protocol.wire.messages`, which give codes, defaults
-and versions, too. An API without pairs has no such lists: its answer has a code at its top.
+These pairs are beside the schemas in `kafka_protocol.wire.messages`, which also give codes,
+defaults and versions. An API without pairs has no such lists: its answer has a code at its top.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,12 @@ class Level:
     """A list of a request that the answer mirrors element for element.
 
     Attributes:
-        asked, answered: the list's attribute in the request and in the answer.
-        keys: what says which element is meant: attribute in the request -> attribute in the answer.
-            "" is the element itself, where the request has plain names or numbers.
-        kind: "topic", "partition", "resource" (a topic or something else), or "" for what is
-            neither.
-        inner: the list in each element, None where there is none.
-        versions: of the API that have this list.
+        asked, answered: The list's attribute in the request and in the answer.
+        keys: Attributes that identify an element: in the request -> in the answer. "" is the
+            element itself, where the request has plain names or numbers.
+        kind: "topic", "partition", "resource" (a topic or something else), or "" for neither.
+        inner: The list in each element, None where there is none.
+        versions: Of the API that have this list.
     """
 
     asked: str
@@ -42,14 +41,14 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one API's requests name.
+    """The lists of one API's requests.
 
     Attributes:
-        levels: the outermost lists; a version has at most one of them.
-        always_served: the answer says more than its list: it is served for what else it asks.
-        top_is_special: a code at the top does not stand for the whole request; of Fetch it is of
-            sessions, and clients know none at the top of Metadata.
-        absent_is_all: a request without the list, or with none in it, asks for all topics.
+        levels: The outermost lists; a version has at most one of them.
+        always_served: The answer has more than its list, so the request is always served.
+        top_is_special: A code at the top does not stand for the whole request. Fetch has codes of
+            sessions there, and clients expect none at the top of Metadata.
+        absent_is_all: A request without the list, or with an empty one, asks for all topics.
     """
 
     levels: tuple[Level, ...] = ()
@@ -63,7 +62,7 @@ class Shape:
 
     @property
     def names(self) -> frozenset[str]:
-        """Kinds of what its requests name, in any version; a resource may be a topic."""
+        """Kinds of the names in its requests, in any version; a resource may be a topic."""
         found: set[str] = set()
         for level in self.levels:
             below: Level | None = level
@@ -78,7 +77,7 @@ _KEYS: Final = frozenset(ApiKey)
 
 
 def shape_of(api_key: int) -> Shape:
-    """What requests of an API name."""
+    """The lists of an API's requests."""
     return _shape_of(ApiKey(api_key)) if api_key in _KEYS else _NO_LISTS
 
 
@@ -98,7 +97,7 @@ def _shape_of(api_key: ApiKey) -> Shape:
 
 
 def _level(texts: list[str]) -> Level:
-    """The first list, with the others in it."""
+    """Make the first list, with the others as its inner ones."""
     names, kind, keys, *versions = texts[0].split()
     return Level(
         *_pair(names),

@@ -1,7 +1,7 @@
 """Faults of the store in the broker's book: they act in the tier process, and are counted here.
 
-The tier reports each hit. A tier that ends has forgotten its faults; the next one is told those
-that are not over, each with what is left of its count.
+The tier reports each hit. The faults end with their tier process; the next one gets those that are
+not over, each with the rest of its count.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _FIELDS: Final = frozenset(one.name for one in fields(StoreFault)) - {"id"}
 
 
 def parse_store_fault(said: Mapping[str, Any]) -> StoreFault:
-    """Read a fault of the store as a test says it: fields of `StoreFault` by name.
+    """Read a fault of the store in the form of a command: fields of `StoreFault` by name.
 
     Returns:
         The fault, without its number.
@@ -58,7 +58,7 @@ def parse_store_fault(said: Mapping[str, Any]) -> StoreFault:
 
 
 def described(fault: StoreFault) -> dict[str, Any]:
-    """The fault as `parse_store_fault` reads it, without what is left at its default."""
+    """The fault in the form that `parse_store_fault` reads, without fields at their default."""
     default = StoreFault(id=0, kind=fault.kind)
     said = {name: getattr(fault, name) for name in sorted(_FIELDS)}
     kept = {name: value for name, value in said.items() if value != getattr(default, name)}
@@ -66,7 +66,7 @@ def described(fault: StoreFault) -> dict[str, Any]:
 
 
 def for_tier(entry: Entry) -> StoreFault:
-    """A fault as a tier is told of it now."""
+    """The fault for a tier, with the rest of its count."""
     fault: StoreFault = entry.fault
     left = None if fault.count is None else fault.count - entry.hits
     return StoreFault(
