@@ -8,9 +8,9 @@
 
 On the event loop's thread only and without asyncio: the simulator runs the same code.
 
-What comes of a commit goes one way: the high watermark moves, the loader reads up to it and
-publishes an image, subscribers hear of it, and only then the controller answers. Whatever breaks on
-the way ends the node: it would show a cluster that does not exist.
+A commit has one path: the high watermark moves, the loader reads up to it and publishes an image,
+subscribers get the image, and only then the controller answers. A failure on this path ends the
+node: it would show a cluster that does not exist.
 """
 
 import logging
@@ -58,25 +58,25 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 SNAPSHOT_CHECK_MS: Final = 60_000
-"""So often a node looks whether a snapshot is due by time."""
+"""Interval of checks for a snapshot due by time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaWorld:
-    """What a node of the quorum stands on.
+    """Settings and ports of a node of the quorum.
 
     Attributes:
         cluster_id: of this cluster.
-        raft: settings of the core; whom to ask is taken from the plan of the start.
+        raft: settings of the core; addresses come from the plan of the start.
         controller: settings of the active controller.
         log: of the metadata log: when a snapshot is due, and what is kept.
         session_timeout_ms: `broker.session.timeout.ms`.
         own_broker_id: the broker in this process, None without one.
         transport: to the other nodes.
-        on_role: told after each change of role, epoch or leader.
-        on_applied: told after each image, when subscribers and waiting callers know of it.
-        on_failure: told once, when the node cannot continue.
-        before_install: called on a thread before a fetched snapshot takes the place of the log.
+        on_role: called after each change of role, epoch or leader.
+        on_applied: called after each image, when subscribers and waiting callers have it.
+        on_failure: called once if the node cannot continue.
+        before_install: called on a thread before a fetched snapshot replaces the log.
     """
 
     cluster_id: str
@@ -94,7 +94,7 @@ class ReplicaWorld:
 
 
 class _LeadersLog:
-    """The log as the active controller writes it."""
+    """The log, as the active controller writes it."""
 
     def __init__(self, driver: RaftDriver, opened: OpenReplica) -> None:
         self._driver, self._log = driver, opened.log
@@ -113,20 +113,20 @@ class _LeadersLog:
 
 
 class MetadataReplica:
-    """See the module.
+    """One node of the quorum, without asyncio; on the loop's thread.
 
     Attributes:
-        opened: what the start has found.
+        opened: result of the start.
         driver: of the Raft core.
         controller: takes decisions while this node leads.
-        brokers: registrations and heartbeats by the active controller's side.
+        brokers: registrations and heartbeats, at the active controller.
         snapshotter: makes snapshots here.
-        failure: what ended the node; None while it is well.
+        failure: error that ended the node; None while it runs.
         controller_problem: why this controller never leads; empty if it may.
     """
 
     def __init__(self, opened: OpenReplica, world: ReplicaWorld) -> None:
-        """Put the parts together; nothing happens before `start`."""
+        """Connect the parts; no effect before `start`."""
         self.opened = opened
         self.failure: BaseException | None = None
         self.controller_problem = ""
@@ -188,12 +188,12 @@ class MetadataReplica:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest committed metadata that were published here."""
+        """The newest committed image published here."""
         return self._loader.image
 
     @property
     def applied_end(self) -> int:
-        """Everything below (exclusive) is in the image, or in an open metadata transaction."""
+        """End (exclusive) of the records in the image or in an open metadata transaction."""
         return self._loader.end_offset
 
     @property
@@ -227,7 +227,7 @@ class MetadataReplica:
     # -- lifecycle -------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take part in the quorum."""
+        """Join the quorum."""
         self.controller.on_applied(self._loader.image, self._loader.end_offset)
         started = self.opened.started
         kraft_version = started.history[-1][1].kraft_version
