@@ -240,10 +240,10 @@ class MetadataReplica:
         )
 
     def close(self, done: Callable[[], None]) -> None:
-        """Hand the lead over, finish what is under way on the disk, let go of the log.
+        """Hand over leadership, finish work in progress on the disk, release the log.
 
-        Callers that wait for decisions hear that this is no controller any more. After a failure
-        the log is left as it is, as after a kill.
+        Callers with pending decisions get NotControllerError. After a failure the log is left as
+        after a kill.
         """
         self._stop_timer()
         self.controller.close()
@@ -271,7 +271,7 @@ class MetadataReplica:
         closing.add_done_callback(lambda _: ports.scheduler.call_soon(closed))
 
     def fail(self, error: BaseException) -> None:
-        """End the node where it is; the log is left as after a kill."""
+        """Stop the node at once; the log is left as after a kill."""
         if self.failure is not None:
             return
         self.failure = error
@@ -283,25 +283,25 @@ class MetadataReplica:
         self.controller.close()
         self._world.on_failure(error)
 
-    # -- what others ask ------------------------------------------------------------------------
+    # -- for other parts of the process ----------------------------------------------------------
 
     def receive(self, request: Request, respond: Respondent) -> None:
         """Take a request of another replica; `respond` is called at most once, perhaps at once."""
         self.driver.receive(request, respond)
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call `subscriber(image, delta)` for each image that differs from the one before.
+        """Call `subscriber(image, delta)` for each image with changes.
 
         It must be quick; an error in it ends the node.
         """
         self._loader.subscribe(subscriber)
 
     def drop_removed(self, topic_ids: Iterable[bytes]) -> None:
-        """See `MetadataLoader.drop_removed`."""
+        """Take ids off this node's list of removed tiered topics, as `MetadataLoader` does."""
         self._loader.drop_removed(topic_ids)
 
     def snapshot(self, done: Done) -> None:
-        """Make a snapshot of the newest image now; see `Snapshotter.make`."""
+        """Make a snapshot of the newest image now, as `Snapshotter.make`."""
         self.snapshotter.make(self.image, done)
 
     def submit(
@@ -313,37 +313,37 @@ class MetadataReplica:
         placed: Callable[[int], None] = ignore_place,
         is_own: bool = False,
     ) -> None:
-        """Take a decision, if this is the active controller; see `ControllerLoop.submit`."""
+        """Take a decision if this is the active controller, as `ControllerLoop.submit`."""
         self.controller.submit(decide, done, timeout_ms=timeout_ms, placed=placed, is_own=is_own)
 
-    # -- what the driver tells ------------------------------------------------------------------
+    # -- events of the driver --------------------------------------------------------------------
 
     def on_role(self, change: RoleChanged) -> None:
-        """Role, epoch or leader are others now."""
+        """Take a change of role, epoch or leader."""
         self.controller.on_role(change)
         self.snapshotter.on_role(leads=change.role is Role.LEADER)
         self._world.on_role(change)
 
     def on_append_awaited(self) -> None:
-        """Control records are to be appended, between two decisions."""
+        """Append control records between two decisions."""
         self.controller.when_quiet(self.driver.grant_append)
 
     def on_high_watermark(self, offset: int) -> None:
-        """Everything below `offset` (exclusive) is committed and may be applied."""
+        """Take the high watermark: everything below `offset` (exclusive) may be applied."""
         self.controller.on_committed(offset)
         self._loader.on_high_watermark(offset)
 
     def on_snapshot_installed(self, event: SnapshotInstalled) -> None:
-        """A fetched snapshot stands for everything that was applied before."""
+        """Take a fetched snapshot that replaces everything applied so far."""
         self.snapshotter.on_installed(event.snapshot.id)
         self._loader.on_snapshot_installed(event.snapshot.id)
 
     def on_leader_log_start(self, offset: int) -> None:
-        """The leader's log starts at `offset`."""
+        """Take the start of the leader's log."""
         self.snapshotter.on_leader_log_start(offset)
 
     def on_failure(self, error: BaseException) -> None:
-        """The driver cannot continue."""
+        """Take the failure of the driver."""
         self.fail(error)
 
     def _applied(self, applied: Applied) -> None:
@@ -354,7 +354,7 @@ class MetadataReplica:
         self.snapshotter.note_applied(applied.image, applied.size_bytes)
 
     def _look_at_features(self, image: MetadataImage) -> None:
-        """Before the controller hears of the image: it must not begin a term then."""
+        """Check features before the controller gets the image: it must not begin a term then."""
         problem = controller_problem(image, self.kraft_version)
         if problem == self.controller_problem:
             return
