@@ -5,7 +5,7 @@ list of chunks and the chunks that it changes, so one change among 100,000 entri
 microseconds. An unchanged chunk is the same object in all versions: results computed over the whole
 map can be cached by chunk.
 
-A map iterates in key order, whatever its history: two nodes, and a repeated simulation, see the
+A map iterates in key order, for any history: two nodes, and a repeated simulation, see the
 same order.
 """
 

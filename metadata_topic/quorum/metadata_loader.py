@@ -32,7 +32,7 @@ from runtime.ports import Ports
 from runtime.work import OnPool, Pace, Runner, Steps, Until, Work
 
 READ_BYTES_MAX: Final = 1 << 20
-"""Limit of batches read at once; a single batch is read whatever its size."""
+"""Limit of batches read at once; a single batch of any size is read."""
 _UNREADABLE = (
     CorruptBatchError,
     UnknownMetadataRecordError,

@@ -231,10 +231,10 @@ class RoleChanged:
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Send `Tick` at `deadline_ms`, by the clock of `step`; replaces the one before.
+    """Send `Tick` at `deadline_ms`, by the clock of `step`; replaces the last `WakeAt`.
 
     Attributes:
-        deadline_ms: None: there is nothing to wait for.
+        deadline_ms: None: no `Tick` is needed.
     """
 
     deadline_ms: int | None
@@ -247,7 +247,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Something that a person should know; logged at ERROR or WARNING."""
+    """Text for the operator; logged at ERROR or WARNING."""
 
     text: str
     is_error: bool = False
@@ -255,14 +255,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Fatal:
-    """The node must end: continuing could lose or invent committed records."""
+    """The node must end: otherwise it could lose or invent committed records."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The leadership is handed over or nobody answered in time; the process may end."""
+    """Leadership is handed over, or no voter answered in time; the process may end."""
 
 
 Effect = (

@@ -187,7 +187,7 @@ class BrokerControl:
             broker = check_broker_epoch(image, asked.broker_id, asked.broker_epoch)
             session = sessions.of(broker.id, broker.epoch)
             session.metadata_offset = asked.metadata_offset
-            # The broker in this process reads this image, whatever offset its last heartbeat had.
+            # The broker in this process reads this image, for any offset in its last heartbeat.
             others = partial(
                 sessions.lowest_active_offset, image, without={broker.id, self._own_broker_id}
             )
