@@ -3,7 +3,7 @@
 | trigger | partitions | elected replica |
 |---|---|---|
 | ElectLeaders, preferred | those named | the first replica, if in sync and active |
-| ElectLeaders, unclean | those named that have no leader | any active one, also without all records |
+| ElectLeaders, unclean | those named that have no leader | any active one, also a late one |
 | leader balance | those whose leader is not the first replica | as for preferred |
 | `unclean.leader.election.enable` | without leader, topic allows it | as for unclean |
 

@@ -54,9 +54,7 @@ def allocate_producer_ids(
     check_broker_epoch(image, broker_id, broker_epoch)
     first_id = image.next_producer_id
     if first_id <= used <= GIVEN_ID_MAX:
-        first_id = (
-            used + BLOCK_SIZE
-        )  # above the block that holds `used`: clients may have the rest of it
+        first_id = used + BLOCK_SIZE  # above the block that holds `used`: clients may have the rest
     block = ProducerIdBlock(first_id)
     if block.end_id > _INT64_MAX:
         raise ProducerIdsExhaustedError(

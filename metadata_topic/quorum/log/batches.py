@@ -6,7 +6,7 @@ has LEADER_CHANGE and, once, the voters; the first of a snapshot its header and 
 
 Each batch of our log has the flushed end of the log at the time of its begin: the distance below
 the batch is in the header's base sequence, which is unused without a producer id and covered by the
-checksum. -1, as Kafka writes, means unknown. See docs/decisions/ a-batch-knows-the-flushed-end.md.
+checksum. -1, as Kafka writes, means unknown. See docs/decisions/a-batch-knows-the-flushed-end.md.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
