@@ -79,10 +79,10 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampedOffset
 
 
 def max_timestamp(log: PartitionLog) -> TimestampedOffset | None:
-    """The first local record with the largest timestamp; None if no record has one.
+    """Find the first local record with the largest timestamp; None if no record has one.
 
     Raises:
-        CorruptMessage: the batch that holds the answer cannot be opened.
+        CorruptMessage: the batch of the record cannot be decoded.
     """
     return look(
         log,
@@ -93,7 +93,7 @@ def max_timestamp(log: PartitionLog) -> TimestampedOffset | None:
 
 
 def fits_batches(log: PartitionLog, chain: Sequence[EpochEntry]) -> bool:
-    """Whether each local batch is of the epoch that `chain` says."""
+    """Whether the epoch of each local batch is the one in `chain`."""
     cache = LeaderEpochCache(chain)
     return look(
         log,

@@ -36,6 +36,7 @@ def activation_records(
 ) -> tuple[MetadataRecord, ...]:
     """Wrap the records of `bootstrap.checkpoint` as Kafka does.
 
+    Args:
         bootstrap: features first, then credentials, as the format step wrote them.
         min_insync_replicas: the broker's `min.insync.replicas`. It becomes the cluster-wide default
             if eligible leader replicas are finalised, because ELR depends on it.
