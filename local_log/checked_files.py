@@ -1,10 +1,10 @@
-"""The small text files of one directory, each held against its CRC32C in a sidecar of ours.
+"""The small text files of one directory, each checked against its CRC32C in a sidecar of ours.
 
-Kafka's checkpoints carry no checksum: one flipped bit makes log start 100 into 900, and both tiers
-delete what lies below. The sidecar `tidemark-checksums` names, for each such file, the checksum of
-the version that was read back from the disk, of every version since that was not fsynced, and of
-the one about to replace it. It is written before the file, so a kill or a power cut between the two
-leaves a file that the sidecar knows. A file that it does not know is damaged.
+Kafka's checkpoints have no checksum: one flipped bit turns log start 100 into 900, and both tiers
+delete everything below. The sidecar `tidemark-checksums` has several checksums for each such file:
+of the version that was read back from the disk, of every version since that was not fsynced, and of
+the next one. It is written before the file, so after a kill or a power cut between the two writes
+the file still has a listed checksum. A file with any other checksum is damaged.
 
     tidemark-checksums 1
     owner Zm9vYmFyYmF6cXV4MTIzNA 3
@@ -12,9 +12,9 @@ leaves a file that the sidecar knows. A file that it does not know is damaged.
     file partition.metadata 99aabbcc
     crc 0a1b2c3d
 
-`owner` (topic id, partition) stands in partition directories only: two directories that were
-swapped are found by it. A missing or damaged sidecar proves nothing: files are taken as they are,
-and the next write makes a new one.
+`owner` (topic id, partition) is in partition directories only; it reveals swapped directories. A
+missing or damaged sidecar proves nothing: files are accepted as they are, and the next write makes
+a new one.
 """
 
 import logging
@@ -37,7 +37,7 @@ _HEAD: Final = "tidemark-checksums 1"
 
 
 class Owner(NamedTuple):
-    """Whose partition directory it is."""
+    """The partition that a directory belongs to."""
 
     topic_id: bytes
     partition: int
@@ -45,11 +45,11 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """What the file says.
+    """Content of the sidecar.
 
     Attributes:
         owner: None in a log directory.
-        files: checksums by file name; a name that is absent is not checked.
+        files: checksums by file name; a file without an entry is not checked.
     """
 
     owner: Owner | None
@@ -57,7 +57,7 @@ class Sidecar:
 
 
 def dump_sidecar(sidecar: Sidecar) -> bytes:
-    """Write the file; equal facts are equal bytes."""
+    """Encode the sidecar; equal facts give equal bytes."""
     lines = [_HEAD]
     if sidecar.owner is not None:
         lines.append(f"owner {uuid_to_text(sidecar.owner.topic_id)} {sidecar.owner.partition}")
@@ -67,7 +67,7 @@ def dump_sidecar(sidecar: Sidecar) -> bytes:
 
 
 def parse_sidecar(data: bytes) -> Sidecar:
-    """Read the file.
+    """Decode the sidecar.
 
     Raises:
         CorruptFileError: cut, changed, or of another version.
@@ -88,10 +88,10 @@ def parse_sidecar(data: bytes) -> Sidecar:
 class CheckedFiles:
     """Reads and replaces the small files of one directory.
 
-    Not safe for two threads at once: who writes from several holds a lock.
+    Not thread-safe: a caller with several threads holds a lock.
 
     Attributes:
-        owner: whose directory it is, as the sidecar says; None if it does not.
+        owner: of the directory, from the sidecar; None if it has none.
     """
 
     __slots__ = (
@@ -110,18 +110,18 @@ class CheckedFiles:
         """Read the sidecar.
 
         Args:
-            disk: where the directory is.
-            directory: it need not exist yet.
-            compare: False where files may have been written by somebody who keeps no sidecar
-                (Apache Kafka): what it says is forgotten then.
-            owner: to be written, if the sidecar has none.
+            disk: of the directory.
+            directory: need not exist yet.
+            compare: False if another program without a sidecar (Apache Kafka) may have written the
+                files; the present sidecar is ignored then.
+            owner: to write if the sidecar has none.
 
         Raises:
             OSError: the disk failed.
         """
         self._disk = disk
         self._directory = directory
-        # What the sidecar on the disk says, and the versions that each file may have there.
+        # Content of the sidecar on the disk, and the checksums that each file may have.
         self._saved: Sidecar | None = None
         self._versions: dict[str, tuple[int, ...]] = {}
         self.owner = owner
@@ -147,19 +147,19 @@ class CheckedFiles:
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is a sound sidecar, so that what it does not know is damaged."""
+        """Whether the sidecar is intact, so that a file with another checksum is damaged."""
         return self._is_kept
 
     def knows(self, name: str) -> bool:
-        """Whether the sidecar names this file: then the file was there once."""
+        """Whether the sidecar lists this file, so that it existed once."""
         return name in self._versions
 
     def read(self, name: str) -> bytes:
         """Read a file whole.
 
         Raises:
-            FileNotFoundError: it is not there.
-            CorruptFileError: it is none of the versions that the sidecar names.
+            FileNotFoundError: there is no such file.
+            CorruptFileError: the sidecar does not list its checksum.
             OSError: the disk failed.
         """
         data = self._disk.read_file(self._directory / name)
@@ -171,13 +171,14 @@ class CheckedFiles:
         return data
 
     def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
-        """Replace a file, its checksum first.
+        """Replace a file, after its checksum.
 
         Args:
             name: of the file.
-            data: all of it.
-            durable: both survive a power cut on return. Without, a power cut may leave the old or
-                the new version with either sidecar: only for files that are made again then.
+            data: whole content.
+            durable: file and checksum survive a power cut on return. Otherwise a power cut may
+                leave the old or new version with either sidecar: only for files that can be made
+                again.
 
         Raises:
             OSError: the disk failed.
@@ -191,12 +192,14 @@ class CheckedFiles:
         self._save(durable=durable)
         self._disk.atomic_write(path, data, durable=durable)
         if durable:
-            self._versions[name] = (new,)  # the sidecar on the disk is tidied by its next write
+            self._versions[name] = (new,)  # the next write removes old checksums from the sidecar
 
     def begin(self, files: Mapping[str, bytes]) -> None:
-        """Write the first files of an empty directory, and their sidecar; whoever asks fsyncs them.
+        """Write the first files of an empty directory, and their sidecar.
 
-        The sidecar need not be: what a power cut leaves of its one version is this or nothing.
+        The caller fsyncs the files.
+
+        The sidecar need not be fsynced: after a power cut its only version is complete or missing.
 
         Raises:
             OSError: the disk failed.
@@ -216,9 +219,9 @@ class CheckedFiles:
             return ()
 
     def keep(self, *names: str) -> None:
-        """Take the files as they are into the sidecar, where it does not know them yet.
+        """Add the present checksums of files that the sidecar does not list.
 
-        Not fsynced: a sidecar that a power cut takes is missing, which proves nothing.
+        Not fsynced: a power cut may lose the sidecar, and a missing one proves nothing.
         """
         for name in names:
             if name not in self._versions and (found := self._found(self._directory / name)):
@@ -226,18 +229,18 @@ class CheckedFiles:
         self._save(durable=False)
 
     def forget(self, name: str) -> None:
-        """A file goes, or somebody else replaces it: it is not checked until its next write."""
+        """Remove a file's checksums: it is deleted, or unchecked until its next write."""
         if self._versions.pop(name, None) is not None:
             self._save(durable=True)
 
     def set_owner(self, owner: Owner, *, durable: bool = False) -> None:
-        """Say whose directory it is."""
+        """Set the owner of the directory."""
         self.owner = owner
         self._save(durable=durable)
 
     def _save(self, *, durable: bool) -> None:
         sidecar = Sidecar(self.owner, dict(self._versions))
-        # What an earlier process wrote may not be on the disk yet either.
+        # A write of an earlier process may not be durable yet either.
         if sidecar != self._saved or (durable and not self._is_durable):
             path = self._directory / SIDECAR
             self._disk.atomic_write(path, dump_sidecar(sidecar), durable=durable)

@@ -1,4 +1,4 @@
-"""What a topic's settings mean for its logs: one frozen value, replaced as a whole."""
+"""Settings of a topic for its logs: one frozen value, replaced as a whole."""
 
 from dataclasses import dataclass, field
 
@@ -10,8 +10,8 @@ INT_MAX = 2**31 - 1
 class LogConfig:
     """Topic-level settings with Kafka's defaults; names are Kafka's with dots as underscores.
 
-    `retention_ms`, `retention_bytes`: -1 means without limit. `local_retention_ms`,
-    `local_retention_bytes`: -2 means as the total one. Source: Apache Kafka 4.3, LogConfig.
+    `retention_ms`, `retention_bytes`: -1: no limit. `local_retention_ms`, `local_retention_bytes`:
+    -2: as the total one. Source: Apache Kafka 4.3, LogConfig.
     """
 
     segment_bytes: int = 1 << 30
@@ -49,11 +49,11 @@ class LogConfig:
     remote_copy_lag_ms: int = 0
     remote_copy_lag_bytes: int = 0
 
-    # Each append asks these.
+    # Read by each append.
     stamps_append_time: bool = field(init=False, repr=False, compare=False)
     """Whether the broker's clock replaces the producers' timestamps."""
     opens_batches: bool = field(init=False, repr=False, compare=False)
-    """Whether a batch must be opened: each record is validated, or it is compressed again."""
+    """Whether batches must be inflated: each record is validated, or compressed again."""
 
     def __post_init__(self) -> None:
         stamps = self.message_timestamp_type == "LogAppendTime"
@@ -63,32 +63,32 @@ class LogConfig:
 
     @property
     def validates_records(self) -> bool:
-        """Whether a batch is taken only if each of its records is right."""
+        """Whether each record of a batch is validated before the append."""
         return self.compacts or self.message_timestamp_before_max_ms != LONG_MAX
 
     @property
     def compacts(self) -> bool:
-        """Whether only the newest record of a key must stay."""
+        """Whether only the newest record of a key must be kept."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:
-        """Whether old segments go by time and size."""
+        """Whether old segments are deleted by time and size."""
         return "delete" in self.cleanup_policy
 
     @property
     def is_tiered(self) -> bool:
-        """Whether the remote tier holds records of the log, or is to drop them."""
+        """Whether the remote tier has records of the log, or must delete them."""
         return self.remote_storage_enable or self.remote_log_delete_on_disable
 
     @property
     def drops_remote(self) -> bool:
-        """Whether tiering is off, and all that the remote tier holds is to be deleted."""
+        """Whether tiering is off, and all remote data is to be deleted."""
         return self.remote_log_delete_on_disable and not self.remote_storage_enable
 
     @property
     def copies_to_remote(self) -> bool:
-        """Whether closed segments are being copied, so that local ones may go before their time."""
+        """Whether closed segments are copied, so that local retention applies."""
         return self.remote_storage_enable and not self.remote_log_copy_disable
 
     @property

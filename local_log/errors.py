@@ -1,11 +1,11 @@
-"""What a log may refuse, as the errors clients know; facts are fields."""
+"""Refusals of a log, with the error codes that clients get."""
 
 from kafka_protocol.errors import ErrorCode, KafkaError, TidemarkError
 from local_log.refusal import RefusalFacts
 
 
 class OffsetOutOfRange(KafkaError):
-    """The asked offset is outside [start, end)."""
+    """The requested offset is outside [start, end)."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -15,7 +15,7 @@ class OffsetOutOfRange(KafkaError):
 
 
 class OffsetIsRemote(KafkaError):
-    """The asked offset is at or above the log start, but only the remote tier has it."""
+    """The requested offset is at or above the log start, but only in the remote tier."""
 
     code = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
 
@@ -25,16 +25,16 @@ class OffsetIsRemote(KafkaError):
 
 
 class CorruptMessage(KafkaError):
-    """A batch whose checksum or framing is wrong."""
+    """Checksum or framing of a batch is wrong."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
 
 class InvalidRecord(KafkaError):
-    """A batch that is whole but breaks a rule.
+    """A whole batch breaks a rule.
 
     Attributes:
-        record_errors: (index in the batch, what is wrong) of single records, where known.
+        record_errors: (index in the batch, text) of single records, where known.
     """
 
     code = ErrorCode.INVALID_RECORD
@@ -55,9 +55,9 @@ class MessageTooLarge(KafkaError):
 
 
 class TooManyRecords(KafkaError):
-    """More records in one batch than are opened on the event loop.
+    """A batch has more records than the broker decodes.
 
-    DIFFERS: Kafka opens them all, on a thread of its own.
+    DIFFERS: Kafka decodes any number, on a thread of its own.
     """
 
     code = ErrorCode.MESSAGE_TOO_LARGE
@@ -68,7 +68,7 @@ class TooManyRecords(KafkaError):
 
 
 class RecordListTooLarge(KafkaError):
-    """A batch that would not fit into an empty segment."""
+    """A batch exceeds an empty segment."""
 
     code = ErrorCode.RECORD_LIST_TOO_LARGE
 
@@ -78,13 +78,13 @@ class RecordListTooLarge(KafkaError):
 
 
 class InvalidTimestamp(KafkaError):
-    """A timestamp too far from the broker's clock, or of a type producers may not set."""
+    """A timestamp is too far from the broker's clock, or of a type that producers may not set."""
 
     code = ErrorCode.INVALID_TIMESTAMP
 
 
 class UnsupportedCompression(KafkaError):
-    """Codec bits that name no codec."""
+    """The codec bits name no codec."""
 
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
@@ -105,7 +105,7 @@ class OutOfOrderSequence(KafkaError):
 
 
 class InvalidProducerEpoch(KafkaError):
-    """A producer speaks in an epoch older than the one this partition has seen."""
+    """The producer epoch is older than the newest one in this partition."""
 
     code = ErrorCode.INVALID_PRODUCER_EPOCH
 
@@ -115,7 +115,7 @@ class InvalidProducerEpoch(KafkaError):
 
 
 class UnexpectedAppendOffset(KafkaError):
-    """Batches with given offsets do not continue this log: our own bug or a diverged replica."""
+    """Batches with given offsets do not continue this log: a bug, or a diverged replica."""
 
     def __init__(self, *, first_offset: int, log_end: int) -> None:
         super().__init__(f"batches start at {first_offset}, the log ends at {log_end}")
@@ -123,7 +123,7 @@ class UnexpectedAppendOffset(KafkaError):
 
 
 class FallingEpoch(KafkaError):
-    """A batch with a given epoch is of an earlier one than the batch before it."""
+    """A given batch has an older epoch than the batch before it."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
@@ -133,7 +133,7 @@ class FallingEpoch(KafkaError):
 
 
 class LogIsTruncated(KafkaError):
-    """A follower cuts its log at this moment: ask again, or better the leader."""
+    """A follower is truncating its log: retry, or ask the leader."""
 
     code = ErrorCode.REPLICA_NOT_AVAILABLE
 
@@ -142,28 +142,28 @@ class LogIsTruncated(KafkaError):
 
 
 class KafkaStorageError(KafkaError):
-    """The disk under this partition failed: its directory is offline until a restart."""
+    """The disk of this partition failed: its directory is offline until a restart."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class LogClosed(KafkaError):
-    """The log was closed while somebody was reading it: the partition is no longer here."""
+    """The log was closed during a read: the partition is no longer here."""
 
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class LoadStopped(TidemarkError):
-    """The logs are not opened to the end: whoever asked for it wants an end."""
+    """The loading of logs was stopped by its caller."""
 
 
 class LogRefused(TidemarkError):
-    """A log contradicts what is known of it; it was left as it is and is not served.
+    """A log contradicts what is known of it; it is unchanged and not served.
 
     Attributes:
-        reason: for people, naming file, offset and limit.
-        remedy: what they can do.
-        facts: to be compared with what a person accepted.
+        reason: for people, with file, offset and limit.
+        remedy: for people.
+        facts: compared with the loss that an operator accepted.
     """
 
     def __init__(self, reason: str, remedy: str, facts: RefusalFacts) -> None:
@@ -172,8 +172,8 @@ class LogRefused(TidemarkError):
 
 
 class WouldWait(TidemarkError):
-    """Only the disk can answer, and the event loop must not wait for it: ask on a pool thread."""
+    """The answer needs the disk, for which the event loop must not wait: use a pool thread."""
 
 
 class MustBeOpened(TidemarkError):
-    """The batch is to be opened first, on a pool thread: see `local_log.log.opened_batches`."""
+    """The batch must be inflated first, on a pool thread: see `local_log.log.opened_batches`."""

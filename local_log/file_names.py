@@ -40,9 +40,9 @@ CLEANED = ".cleaned"
 SWAP = ".swap"
 EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 FUTURE_MARKER = "tidemark-future"
-"""Of a directory that is to take the place of another, see `local_log.manager.future_dirs`."""
+"""Marker of a directory that will replace another, see `local_log.manager.future_dirs`."""
 MOVED_MARK = "tidemark-moved"
-"""Of a directory that came from another log directory, see `local_log.manager.future_dirs`."""
+"""Marker of a directory that was moved here, see `local_log.manager.future_dirs`."""
 PARTITION_METADATA = "partition.metadata"
 SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 
@@ -53,22 +53,22 @@ def path_of(directory: Path, base_offset: int, suffix: str) -> Path:
 
 
 def cleaned_path(directory: Path, base_offset: int, suffix: str, token: str) -> Path:
-    """Path of a file that a cleaner is writing; `token` tells two cleaners apart."""
+    """Path of a file that a cleaner is writing; `token` separates two cleaners."""
     return directory / f"{segment_file(base_offset, suffix)}.{token}{CLEANED}"
 
 
 def swap_path(directory: Path, base_offset: int, suffix: str) -> Path:
-    """Path of a file that a cleaner has finished and that is not in its place yet."""
+    """Path of a finished file of a cleaner that is not in its place yet."""
     return directory / f"{segment_file(base_offset, suffix)}{SWAP}"
 
 
 def open_moving(disk: Disk, path: Path) -> OpenFile:
-    """Open a file that a cleaner has finished, wherever on its way to `path` it is.
+    """Open a finished file of a cleaner, which may be on its way to `path`.
 
-    It has the other name until it is in its place, never none.
+    Until it is in place it has the `.swap` name; one of the two names always exists.
 
     Raises:
-        FileNotFoundError: it is not there.
+        FileNotFoundError: neither name exists.
     """
     try:
         return disk.open_read(path.with_name(path.name + SWAP))

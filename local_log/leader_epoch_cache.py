@@ -1,7 +1,7 @@
-"""Which leader epoch wrote which offsets: the lineage of a partition.
+"""Leader epochs of a partition with their start offsets: its epoch chain.
 
-Entries ascend strictly in epoch and in start offset. The chain reaches from the log start (not only
-the local start: remote data is found by it) to the log end, and is kept in
+Entries ascend strictly in epoch and in start offset. The chain covers the log from the log start
+(not only the local start, since remote segments are found by it) to the log end. It is kept in
 `leader-epoch-checkpoint`.
 """
 
@@ -28,10 +28,10 @@ def _epoch(entry: EpochEntry) -> int:
 
 
 class LeaderEpochCache:
-    """The chain in memory; every change is handed to `on_change`, which keeps it.
+    """The epoch chain in memory; `on_change` is called with every new one, to save it.
 
-    One thread at a time changes it. A change puts another chain in the place of the one before, so
-    a reader on any thread sees one of the two.
+    One thread at a time changes it. A change replaces the whole chain, so that readers on any
+    thread see the old or the new one.
     """
 
     __slots__ = ("_entries", "latest_epoch", "on_change")
@@ -59,7 +59,7 @@ class LeaderEpochCache:
         self._changed(before)
 
     def _changed(self, before: tuple[EpochEntry, ...]) -> None:
-        """Hand the chain on; what cannot be kept did not happen."""
+        """Save the chain; if that fails, restore the old one."""
         try:
             if self.on_change is not None:
                 self.on_change(self.entries())
@@ -70,24 +70,24 @@ class LeaderEpochCache:
             self.latest_epoch = self._entries[-1].epoch if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` writes from `start_offset` on; nothing happens if it already does.
+        """Start `epoch` at `start_offset`, unless the epoch exists already.
 
-        Entries with the same or a higher epoch or start give way (they held no committed record).
+        Entries with the same or a higher epoch or start are removed (they had no committed record).
         """
         entries = list(self._entries)
         if _insert(entries, EpochEntry(epoch, start_offset)):
             self._become(tuple(entries))
 
     def replace(self, entries: Sequence[EpochEntry]) -> None:
-        """Take another chain; an epoch that is there already continues."""
+        """Take another chain."""
         self._become(_chain(entries))
 
     def reaches(self, log_end: int) -> bool:
-        """Whether its last entry has no record in a log that ends at `log_end` (exclusive)."""
+        """Whether the last entry has no record in a log that ends at `log_end` (exclusive)."""
         return bool(self._entries) and self._entries[-1].start_offset >= log_end
 
     def epoch_for(self, offset: int) -> int | None:
-        """The epoch that wrote `offset`; None before the first entry."""
+        """Epoch of the record at `offset`; None before the first entry."""
         entries = self._entries
         index = bisect_right(entries, offset, key=_start)
         return entries[index - 1].epoch if index else None
@@ -119,7 +119,7 @@ class LeaderEpochCache:
         return EpochEnd(entries[index - 1].epoch, entries[index].start_offset)
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget entries that start at or after `end_offset` (the new log end)."""
+        """Remove entries that start at or after `end_offset` (the new log end)."""
         entries = self._entries
         kept = len(entries)
         while kept and entries[kept - 1].start_offset >= end_offset:
@@ -128,17 +128,17 @@ class LeaderEpochCache:
             self._become(entries[:kept])
 
     def truncate_from_start(self, start_offset: int, *, keeps: bool = True) -> bool:
-        """Forget what lies before `start_offset` (the new log start).
+        """Remove entries before `start_offset` (the new log start).
 
-        The epoch that wrote it stays and is said to start there.
+        The entry that covers it stays, and starts there.
 
         Args:
             start_offset: inclusive.
-            keeps: hand the change to `on_change`; False while the log start itself is not durable:
-                a chain on disk that begins above it says nothing of what lies between.
+            keeps: call `on_change`; False while the log start itself is not durable: a chain on
+                disk that begins above it has no epochs for the offsets between.
 
         Returns:
-            Whether there was anything to forget.
+            Whether an entry was removed or moved.
         """
         entries = self._entries
         index = bisect_right(entries, start_offset, key=_start)
@@ -150,7 +150,7 @@ class LeaderEpochCache:
         return True
 
     def clear(self) -> None:
-        """Forget everything, as after a truncation of the whole log."""
+        """Remove all entries, as after a truncation of the whole log."""
         if self._entries:
             self._become(())
 
@@ -175,7 +175,8 @@ def _insert(entries: list[EpochEntry], entry: EpochEntry) -> bool:
         and newest.start_offset <= entry.start_offset
     ):
         return False
-    # Whatever claims the same or a later epoch or offset was never committed: the new one wins.
+    # Entries of the same or a later epoch or offset were never committed: the new one replaces
+    # them.
     while entries and (
         entries[-1].epoch >= entry.epoch or entries[-1].start_offset >= entry.start_offset
     ):
@@ -192,22 +193,22 @@ def _chain(entries: Sequence[EpochEntry]) -> tuple[EpochEntry, ...]:
 
 
 def truncation_for(chain: LeaderEpochCache, theirs: EpochEnd, *, log_end: int) -> int:
-    """Where a follower cuts a log that has left the leader's.
+    """Return where a follower must cut a log that diverges from the leader's.
 
-    From the end of `theirs.epoch` on the leader has later epochs only, and from the end of the
-    floor of that epoch on this log has: neither end is common to both. What is left may still
-    differ, and the next Fetch, with the epoch of what is left, tells: each cut takes an epoch or
-    reaches the common end.
-    DIFFERS: Kafka takes its own end alone where it lacks `theirs.epoch`, and asks once more.
+    From the end of `theirs.epoch` on, the leader has later epochs only. From the end of the floor
+    of that epoch on, this log has. So the logs agree at most up to the lower end. The rest may
+    still differ, and the next Fetch, with its last epoch, shows it: each cut removes an epoch or
+    reaches the common end. DIFFERS: Kafka takes only its own end if it lacks `theirs.epoch`, and
+    asks once more.
 
     Args:
         chain: of this log.
-        theirs: the largest epoch of the leader that is not above the one asked with.
+        theirs: the leader's largest epoch not above the requested one, and its end.
         log_end: of this log (exclusive).
 
     Returns:
-        The new log end (exclusive), at most `log_end`. Below the log start: the lineage is another
-        one already there.
+        The new log end (exclusive), at most `log_end`. Below the log start: even the log start is
+        in another lineage.
 
     Source: KIP-279 (floor epochs), KIP-595 (DivergingEpoch in the answer to Fetch).
     """

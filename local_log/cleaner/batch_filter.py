@@ -1,15 +1,15 @@
-"""What becomes of one batch when its log is cleaned: kept, thinned out, emptied, dropped. Pure.
+"""Decides how cleaning changes one batch: unchanged, thinned out, emptied or dropped. Pure.
 
-Offsets, sequences and the last offset of a batch never change, so that producers and readers find
-it as before. A batch is kept without records where it tells the newest sequence of a producer, or
-where the cleaned part ends. Tombstones, and markers that are needed no more, get a delete horizon
-when they are first met, and go once that has passed.
+Offsets, sequences and the last offset of a batch never change, so producers and readers find it as
+before. A batch is kept without records if it has the newest sequence of a producer, or ends the
+cleaned part. Tombstones, and markers that are no longer needed, get a delete horizon in the first
+pass that reads them, and are dropped after it.
 
-DIFFERS: Kafka writes every record that stays again, relative to the first of them. Here their bytes
-are cut out of the old batch, whose base timestamp stays; readers see the same.
+DIFFERS: Kafka writes every kept record again, relative to the first of them. Here their bytes are
+cut out of the old batch, whose base timestamp stays; readers see the same records.
 
-A marker may go once no batch of its transaction was met before it: then nobody needs to know any
-more how the transaction ended.
+A marker may be dropped once no batch of its transaction precedes it: then no reader needs the
+outcome of the transaction.
 
 Source: KIP-98, KIP-534; Apache Kafka 4.3 for the order of the rules.
 """
@@ -45,11 +45,11 @@ _LONG_MIN: Final = -(2**63)
 
 
 class Transactions:
-    """Follows the transactions through one walk over a log.
+    """State of transactions during one walk over a log.
 
     Attributes:
-        kept: entries for the transaction index of what is being written: aborted transactions of
-            which batches were met. Whoever writes it takes them out.
+        kept: entries for the transaction index of the segment being written: aborted transactions
+            with batches in it. The writer removes them.
     """
 
     __slots__ = ("_aborted", "_coming", "_committed", "kept")
@@ -58,7 +58,7 @@ class Transactions:
         """Begin a walk.
 
         Args:
-            aborted: all aborted transactions that touch the range, in any order.
+            aborted: all aborted transactions in the range, in any order.
         """
         self._coming = [(entry.first_offset, entry) for entry in aborted]
         heapq.heapify(self._coming)
@@ -68,7 +68,7 @@ class Transactions:
 
     @property
     def undecided(self) -> frozenset[int]:
-        """Producers with data that goes for committed, whose marker has not come."""
+        """Producers with data taken as committed, whose marker was not read yet."""
         return frozenset(self._committed)
 
     def _begin_up_to(self, offset: int) -> None:
@@ -77,7 +77,7 @@ class Transactions:
             self._aborted.setdefault(entry.producer_id, (entry, False))
 
     def data(self, header: BatchHeader) -> bool:
-        """Show a data batch; says whether it is of an aborted transaction."""
+        """Take a data batch; returns whether it belongs to an aborted transaction."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -89,18 +89,18 @@ class Transactions:
         return True
 
     def marker(self, header: BatchHeader, kind: int | None) -> bool:
-        """Show a control batch; says whether it is needed no more.
+        """Take a control batch; returns whether it is no longer needed.
 
         Args:
             header: of the batch.
-            kind: of its record, None where it was emptied before.
+            kind: type of its record, None if it was emptied before.
 
         Raises:
-            InvalidRecordError: it aborts data that no index names: these went for committed.
+            InvalidRecordError: it aborts data that no index lists and that was taken as committed.
         """
         self._begin_up_to(header.last_offset)
         if kind is None:
-            self._committed.discard(header.producer_id)  # it ended what was before it
+            self._committed.discard(header.producer_id)  # it ended the transaction before it
             return True
         if kind == ControlType.ABORT:
             found = self._aborted.pop(header.producer_id, None)
@@ -120,7 +120,7 @@ class Transactions:
 
 
 def marker_kind(batch: Buffer, header: BatchHeader) -> int | None:
-    """The type of a control batch's record, -1 where it has no such key; None: it is empty.
+    """Return the type of a control batch's record: -1 without such a key, None if it is empty.
 
     Raises:
         InvalidRecordError: the records contradict themselves.
@@ -135,7 +135,7 @@ def marker_kind(batch: Buffer, header: BatchHeader) -> int | None:
 
 
 class Written(NamedTuple):
-    """A batch that goes into the new segment.
+    """A batch for the new segment.
 
     Attributes:
         header: as it is written.
@@ -147,12 +147,12 @@ class Written(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """Which records of a chunk stay.
+    """Kept records of a chunk.
 
     Attributes:
         data: the chunk, inflated.
-        spans: first byte (inclusive) and end (exclusive) of neighbouring records.
-        number: how many records.
+        spans: first byte (inclusive) and end (exclusive) of runs of records.
+        number: count of kept records.
         has_tombstones: one of them has no value.
     """
 
@@ -164,15 +164,15 @@ class _Kept(NamedTuple):
 
 @dataclass(slots=True)
 class BatchFilter:
-    """Decides for one batch after the other, in the order of the log.
+    """Decides on one batch after the other, in the order of the log.
 
     Attributes:
-        newest: offsets of the keys.
+        newest: newest offset of each key.
         transactions: of this walk.
         now_ms: wall clock.
-        delete_retention_ms: so long after they are first met tombstones stay.
-        round_end: where the cleanable part ends (exclusive): the batch before it is kept.
-        producers: by producer id.
+        delete_retention_ms: how long tombstones are kept after the pass that first reads them.
+        round_end: end of the cleanable part (exclusive); the batch before it is kept.
+        producers: last batch by producer id.
     """
 
     newest: OffsetMap
@@ -181,18 +181,18 @@ class BatchFilter:
     delete_retention_ms: int
     round_end: int
     producers: Mapping[int, LastBatch] = field(default_factory=dict)
-    _epoch: int = 0  # of the batches until now
+    _epoch: int = 0  # of the batches so far
     _begins_epoch: bool = False
 
     def written(self, header: BatchHeader, batch: Buffer) -> Written | None:
-        """What of a batch is written; None: nothing.
+        """Return the batch to write; None to drop it.
 
         Args:
             header: of the batch.
-            batch: all its bytes, the checksum validated.
+            batch: all its bytes, with a valid checksum.
 
         Raises:
-            InvalidRecordError, InflatedTooLargeError, UnsupportedCodecError: it cannot be opened.
+            InvalidRecordError, InflatedTooLargeError, UnsupportedCodecError: it cannot be inflated.
         """
         self._begins_epoch = header.partition_leader_epoch > self._epoch
         self._epoch = max(self._epoch, header.partition_leader_epoch)
@@ -225,19 +225,19 @@ class BatchFilter:
         if number == header.record_count and not wants_horizon:
             return Written(header, batch)
         assert chunk is not None, "a batch with records has a chunk"
-        # What came in several chunks was not kept: it is inflated once more.
+        # Several chunks were not kept in memory: inflate the batch again.
         kept = [chunk] if chunks == 1 else self._selected(header, batch)
         return self._rewritten(header, kept, number, horizon=wants_horizon)
 
     def _is_over(self, header: BatchHeader) -> bool:
-        """Whether its delete horizon has passed."""
+        """Whether the delete horizon of the batch has passed."""
         return header.has_delete_horizon and header.base_timestamp <= self.now_ms
 
     def _selected(self, header: BatchHeader, batch: Buffer) -> Iterator[_Kept]:
-        """Of a key the newest record, of each chunk, and all that the map knows nothing of.
+        """Select the kept records of each chunk: the newest of each key, and all beyond the map.
 
-        A record without a key that the map went over does not stay, nor does a tombstone whose time
-        is over.
+        Within the map's range records without a key are dropped, and so are tombstones after their
+        delete horizon.
         """
         find, latest = self.newest.offsets.get, self.newest.latest_offset
         base_offset, drops_tombstones = header.base_offset, self._is_over(header)
@@ -265,11 +265,11 @@ class BatchFilter:
             yield _Kept(data, spans, kept, has_tombstones)
 
     def _emptied(self, header: BatchHeader) -> Written | None:
-        """The header alone, where the log needs it: None where it does not.
+        """Return the header alone if the log needs it, None otherwise.
 
-        DIFFERS: the first batch of a leader epoch stays. A follower learns from the batches where
-        epochs begin. If it learned a later start, and led, a replica that has records of the epoch
-        before it up to there, which nobody committed, would keep them.
+        DIFFERS: the first batch of a leader epoch stays. A follower takes the start of an epoch
+        from its batches. With a later start it could, as leader, let a replica keep uncommitted
+        records of the epoch before.
         """
         is_needed = self._begins_epoch or header.next_offset == self.round_end
         if not is_needed and not self._is_last_of_producer(header):
@@ -333,7 +333,7 @@ class BatchFilter:
 
 
 def _timestamps(kept: _Kept) -> Iterator[tuple[int, int, int, int]]:
-    """Timestamp delta of each record that stays; where its attributes, next field and end are."""
+    """Timestamp delta of each kept record, with positions of its attributes, next field and end."""
     for start, end in kept.spans:
         pos = start
         while pos < end:
@@ -344,10 +344,10 @@ def _timestamps(kept: _Kept) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _moved_base_timestamp(kept: _Kept, shift: int) -> bytes:
-    """The records that stay, for a batch whose base timestamp is `shift` ms lower.
+    """Return the kept records for a batch whose base timestamp is `shift` ms lower.
 
     Raises:
-        InvalidRecordError: a timestamp is further from it than can be said.
+        InvalidRecordError: a delta exceeds its range.
     """
     out = bytearray()
     for delta, attributes, rest, stop in _timestamps(kept):

@@ -1,11 +1,11 @@
-"""The log cleaner of a broker: one log after the other, the dirtiest first, while one is due.
+"""The log cleaner of a broker: cleans due logs one after the other, the dirtiest first.
 
-Runs on the loop in short turns. A process of its own reads and writes (`process.py`), the thread
-`log-cleaner` waits for it and renames files; here it is decided which log is next, and what the
-process has written takes its place. A process that dies or hangs harms nothing: what it wrote is
-removed, and the pass is made again, later and later while it goes wrong.
+Runs on the loop in short slices. A process of its own reads and writes (`process.py`). The thread
+`log-cleaner` waits for it and renames files. The loop chooses the next log and puts new segments in
+place. A process that crashes or hangs does no harm: its files are removed, and the pass is repeated
+with a growing delay.
 
-DIFFERS: `log.cleaner.threads` says only whether there is one at all: one process serves all logs,
+DIFFERS: `log.cleaner.threads` only switches the cleaner on or off: one process serves all logs,
 with the whole of `log.cleaner.dedupe.buffer.size`.
 """
 
@@ -38,48 +38,51 @@ log = logging.getLogger(__name__)
 
 POOL: Final = "log-cleaner"
 SLICE_LOGS: Final = 20
-"""Noted in one turn: a list of the segments of each."""
+"""Logs whose segments are listed in one slice."""
 LOGS_PER_SLICE: Final = 1000
-"""Asked in one turn whether they are compacted."""
+"""Logs whose settings are read in one slice."""
 SLICE_PRODUCERS: Final = 5000
-"""Of one log, noted in one turn."""
+"""Producers of one log that are packed in one slice."""
 CHECK_MAX_MS: Final = 60_000
-"""So long passes go by one check; each costs the segments of every compacted log."""
+"""How long passes rely on one check; a check visits the segments of every compacted log."""
 BACKOFF_MIN_MS: Final = 100
 RETRY_MAX_MS: Final = 10 * 60_000
 LOSSES_MAX: Final = 5
-"""So many processes in a row may end over one log; then it is set aside."""
+"""Processes in a row that may crash over one log before it is set aside."""
 _SHOWN_MAX: Final = 100
 
 
 class CleanedLogs(Protocol):
-    """What the log manager knows."""
+    """The log manager, as the cleaner uses it."""
 
     def all(self) -> Sequence[PartitionLog]:
         """Every open log."""
 
     def is_open(self, log: PartitionLog) -> bool:
-        """Whether it still is."""
+        """Whether a log is still open."""
 
     def cleaned_to(self, tp: TopicPartition) -> int | None:
-        """What the cleaner's checkpoint says."""
+        """Return the offset in the cleaner's checkpoint."""
 
     def note_cleaned(self, log: PartitionLog, offset: int) -> bool:
-        """Write it there, durably, unless the log was truncated; False if it was not written."""
+        """Write the checkpoint durably, unless the log was truncated.
+
+        False if it was not written.
+        """
 
 
 @dataclass(slots=True)
 class CleanerFacts:
-    """What is told of the cleaner by metrics; of the last pass where nothing else is said.
+    """Facts for metrics, of the last pass unless said otherwise.
 
     Attributes:
         dirty_ratio: of the dirtiest log, at the last check.
-        delay_ms: longest time by which a record waits too long, at the last check.
-        recopy_ratio: bytes written for each byte read.
-        map_use: how full the map of keys was.
-        clean_ms: how long it took.
+        delay_ms: by how much the oldest record exceeds `max.compaction.lag.ms`, at the last check.
+        recopy_ratio: bytes written per byte read.
+        map_use: used part of the map of keys.
+        clean_ms: duration of the pass.
         checked_ms: monotonic time of the last check; None before the first.
-        failures: attempts in a row that the process did not survive.
+        failures: attempts in a row that crashed the process.
         passes, read_bytes, written_bytes: of all passes.
     """
 
@@ -97,11 +100,11 @@ class CleanerFacts:
 
 @dataclass(frozen=True, slots=True)
 class NotedLog:
-    """A log as it was at one moment: noted on the loop, its files looked at on a pool thread.
+    """State of a log at one moment: noted on the loop, its files read on a pool thread.
 
     Attributes:
         segments: all of them, the last one active.
-        active_bytes: of the last one, up to the log end.
+        active_bytes: size of the active one, up to the log end.
     """
 
     log: PartitionLog
@@ -115,7 +118,7 @@ class NotedLog:
 
     @classmethod
     def of(cls, log: PartitionLog, cleaned_to: int | None) -> "NotedLog":
-        """Note it; on the loop."""
+        """Note the state of a log; on the loop."""
         return cls(
             log,
             log.config,
@@ -128,10 +131,10 @@ class NotedLog:
         )
 
     def range(self, now_ms: int) -> Range:
-        """What of it can be cleaned; on a pool thread.
+        """Return the cleanable part; on a pool thread.
 
         Raises:
-            OSError: a file cannot be read, or has gone meanwhile.
+            OSError: a file cannot be read, or was deleted meanwhile.
         """
         config = self.config
         needs_first = config.max_compaction_lag_ms != LONG_MAX
@@ -166,10 +169,10 @@ class NotedLog:
         token: str,
         now_ms: int,
     ) -> Job:
-        """Put together what the cleaner process must know; on a pool thread.
+        """Make the job for the cleaner process; on a pool thread.
 
         Raises:
-            OSError: a file cannot be read, or has gone meanwhile.
+            OSError: a file cannot be read, or was deleted meanwhile.
         """
         config, disk, segments, ahead = self.config, self.log.disk, [], []
         for segment, following in pairwise(self.segments):
@@ -200,7 +203,7 @@ class NotedLog:
 
 
 def check_logs(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range | OSError]]:
-    """What can be cleaned of each, or why it cannot be read; on a pool thread."""
+    """Return the cleanable part of each, or the error of reading it; on a pool thread."""
     found: list[tuple[NotedLog, Range | OSError]] = []
     for noted in some:
         try:
@@ -212,12 +215,12 @@ def check_logs(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Ra
 
 @dataclass(slots=True)
 class _Retry:
-    """A log whose pass went wrong.
+    """A log whose last pass failed.
 
     Attributes:
-        at_ms: monotonic; not tried before.
+        at_ms: monotonic time of the next attempt.
         failures: in a row.
-        losses: those of them that the process did not survive.
+        losses: those of them that crashed the process.
     """
 
     at_ms: int
@@ -227,7 +230,7 @@ class _Retry:
 
 
 class LogCleaner:
-    """See the module.
+    """The cleaner of one broker; on the loop.
 
     Attributes:
         facts: for metrics.
@@ -240,13 +243,13 @@ class LogCleaner:
         ports: Ports,
         worker: ProcessWorker,
     ) -> None:
-        """Clean nothing yet.
+        """Take the parts; `start` begins the work.
 
         Args:
-            logs: which there are.
-            settings: as they are now.
+            logs: all logs.
+            settings: returns the present ones.
             ports: of the process.
-            worker: does the passes.
+            worker: runs the passes.
         """
         self._logs, self._settings, self._worker = logs, settings, worker
         self._disk, self._clock, self._rng = ports.disk, ports.clock, ports.rng
@@ -265,7 +268,7 @@ class LogCleaner:
         self._unread: dict[PartitionLog, tuple[Outage, OSError]] = {}
 
     def start(self) -> None:
-        """Look now, and again after each pause."""
+        """Check now, and again after each pause."""
         self.look()
         if not self._is_stopped:
             pause_ms = max(self._settings().backoff_ms, BACKOFF_MIN_MS)
@@ -273,16 +276,16 @@ class LogCleaner:
 
     @property
     def is_working(self) -> bool:
-        """Whether it looks or cleans just now."""
+        """Whether a check or a pass is in progress."""
         return self._runner.is_running
 
     def look(self) -> None:
-        """Look now, between two pauses; where it is at work, it continues with that."""
+        """Check now; work in progress continues."""
         if not self._is_stopped and self._settings().is_enabled:
             self._runner.start()
 
     async def stop(self) -> None:
-        """Clean nothing more; what was half done is left as a kill would leave it."""
+        """Stop cleaning; an unfinished pass is left as after a kill."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -292,19 +295,19 @@ class LogCleaner:
 
     @property
     def uncleanable(self) -> list[PartitionLog]:
-        """Logs that were set aside: not cleaned until the next start, or a truncation."""
+        """Logs set aside: not cleaned until the next start, or a truncation."""
         self._aside = {o for o in self._aside if o.cleaning.uncleanable and self._logs.is_open(o)}
         return list(self._aside)
 
     @property
     def unread(self) -> list[PartitionLog]:
-        """Logs that the last check failed to read: they are looked at again."""
+        """Logs that the last check could not read; the next one tries again."""
         return [one for one in self._unread if self._logs.is_open(one)]
 
     def problems(self) -> list[HealthLine]:
-        """What is not cleaned, and why; for people, up to a page.
+        """Lines about logs that are not cleaned, with reasons; for people, up to a page.
 
-        The event loop writes it: no more lines are made than are shown.
+        Only the lines shown are made, since the event loop makes them.
         """
         aside, unread = self.uncleanable, self.unread
         until_the_next_start = (
@@ -336,15 +339,15 @@ class LogCleaner:
                     yield from self._clean(each)
                 yield None
                 if not self._continues() or self._clock.monotonic_ms() - checked_ms >= CHECK_MAX_MS:
-                    break  # others may be dirtier by now
+                    break  # other logs may be dirtier by now
         yield OnPool(self._pool, self._worker.collect)
 
     def _continues(self) -> bool:
-        """Whether a pass may begin: not while a process that was lost is waited for."""
+        """Whether a pass may begin: not during the delay after a crash of the process."""
         return not self._is_stopped and self._clock.monotonic_ms() >= self._retry_process_ms
 
     def _find_due(self) -> Work[list[PartitionLog]]:
-        """The logs that are due, the dirtiest first; it serves many passes."""
+        """Return the logs that are due, the dirtiest first; the result serves many passes."""
         candidates: list[PartitionLog] = []
         for number, each in enumerate(self._logs.all(), 1):
             if number % LOGS_PER_SLICE == 0:
@@ -380,9 +383,9 @@ class LogCleaner:
     def _unreadable(
         self, noted: NotedLog, error: OSError
     ) -> dict[PartitionLog, tuple[Outage, OSError]]:
-        """The entry of a log that could not be read; each outage is logged once.
+        """Return the entry of a log that could not be read; each outage is logged once.
 
-        A log whose segments changed since it was noted proves nothing: its files went meanwhile.
+        Empty if its segments have changed since they were noted: files may have been deleted.
         """
         each = noted.log
         if not self._logs.is_open(each) or each.segments.all != noted.segments:
@@ -406,7 +409,7 @@ class LogCleaner:
         token = self._rng.uuid().hex()[:12]
         each.cleaning.begin()
         try:
-            # A truncation before `begin` is not noticed: what it left is looked at again.
+            # A truncation before `begin` goes unnoticed; the log is noted again after it.
             noted = NotedLog.of(each, self._logs.cleaned_to(each.topic_partition))
             found = yield OnPool(self._pool, noted.range, self._clock.wall_ms())
             if found.cleanable_bytes:
@@ -418,7 +421,7 @@ class LogCleaner:
             log.info("a pass is thrown away: partition=%s %s", each.topic_partition, error)
             self._worker.kill()
             if self._logs.is_open(each) and not each.cleaning.is_spoilt:
-                self._postpone(each, error)  # nobody knows why: not again at once
+                self._postpone(each, error)  # the cause is unknown: not again at once
         except (KafkaStorageError, OSError) as error:
             self._worker.kill()
             self._postpone(each, error)
@@ -430,10 +433,11 @@ class LogCleaner:
     def _pass(self, noted: NotedLog, found: Range, token: str) -> Work[None]:
         each, begun_ms = noted.log, self._clock.monotonic_ms()
         yield from self._put_in_place(each)  # the last pass had no descriptors left, say
-        # The new segments are durable, so what they replace was no less.
+        # The new segments are durable, so the segments that they replace must have been durable,
+        # too.
         yield OnPool(self._pool, each.flush, found.first_uncleanable)
         if noted.cleaned_to is None or found.resets:
-            # Before a first hole comes: holes of a log that is in this checkpoint are right.
+            # Before the first hole: holes are valid only in a log that is in this checkpoint.
             yield OnPool(self._pool, self._note, each, found.first_dirty)
         producers, start = each.producers.states, noted.segments[0].base_offset
         last = LastBatches(producers, start, found.first_uncleanable)
@@ -465,7 +469,7 @@ class LogCleaner:
                     self._count(noted, answer, self._clock.monotonic_ms() - begun_ms)
                     return
                 case Failed():
-                    if each.cleaning.is_spoilt:  # what was missing is what the truncation took
+                    if each.cleaning.is_spoilt:  # the truncation removed what was missing
                         raise PassSpoiltError(answer.reason)
                     if not answer.is_damage:
                         raise OSError(answer.reason)
@@ -493,7 +497,7 @@ class LogCleaner:
         if not self._logs.note_cleaned(each, offset):
             raise PassSpoiltError("the checkpoint of the cleaner was not written")
 
-    # -- what came of it ------------------------------------------------------------------------
+    # -- results ----------------------------------------------------------------------------------
 
     def _count(self, noted: NotedLog, done: Done, took_ms: int) -> None:
         facts = self.facts
@@ -513,7 +517,7 @@ class LogCleaner:
         )
 
     def set_aside(self, each: PartitionLog, reason: str) -> None:
-        """Clean a log no more."""
+        """Stop cleaning a log until the next start."""
         each.cleaning.set_aside(reason)
         self._aside.add(each)
         log.error(

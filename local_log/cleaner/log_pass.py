@@ -1,11 +1,10 @@
 """One pass over one log: reads its segments, writes their successors beside them.
 
-First the newest offset of each key is found in the dirty part, then everything from the first
-segment on is read again, and what stays is written to `.cleaned` files, group by group, with their
-indexes, fsynced. Nothing that belongs to the log is touched: putting a new segment into its place
-is the broker's.
+First it finds the newest offset of each key in the dirty part. Then it reads everything from the
+first segment on again, and writes the kept records to `.cleaned` files, group by group, with their
+indexes, fsynced. It changes no file of the log: the broker puts new segments in place.
 
-A pass is given a `Job`, and gives a `Group` for each new segment and one `Done`.
+A pass takes a `Job`, and yields a `Group` for each new segment and one `Done`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -53,10 +52,10 @@ class CleanerSettings:
 
     Attributes:
         is_enabled: `log.cleaner.enable`.
-        backoff_ms: pause while nothing is due.
-        map_bytes: memory for keys, the load factor applied.
-        buffer_bytes: read at once.
-        bytes_per_second: of reading and writing together; 0: no limit.
+        backoff_ms: pause while no log is due.
+        map_bytes: memory for keys, with the load factor applied.
+        buffer_bytes: size of one read.
+        bytes_per_second: of reads and writes together; 0: no limit.
     """
 
     is_enabled: bool = True
@@ -70,13 +69,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
     """One pass over one log.
 
     Attributes:
-        number: of the job; the answers carry it.
-        token: part of the names of new files: those of a process that should be gone are others.
+        number: of the job; in every answer.
+        token: part of the names of new files, so that they differ from those of an older process.
         segments: from the first one to the first uncleanable offset.
-        ahead: those after them, the active one as far as it was written: read only for markers.
-        first_dirty: below it everything was cleaned.
-        aborted: transaction indexes that may speak of these segments, by their base offsets.
-        producers: see `last_batches`.
+        ahead: those after them, the active one up to its end; read only for markers.
+        first_dirty: everything below is clean.
+        aborted: base offsets of segments with a transaction index.
+        producers: packed by `last_batches`.
     """
 
     number: int
@@ -96,16 +95,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
-    """Some neighbouring segments have become one, which lies beside them.
+    """Some neighbouring segments were cleaned into a new one, whose files are beside them.
 
     Attributes:
         old: base offsets of the segments.
-        old_bytes: their size together, as the job said.
+        old_bytes: their total size, from the job.
         size_bytes: of the new one, which has the base offset of the first.
         max_timestamp, offset_of_max_timestamp, first_timestamp: of its batches; -1, its base
-            offset and -1 where it has none.
+            offset and -1 without any.
         has_aborted: it has a transaction index.
-        is_changed: False where the new one would be the same as the only old one: nothing was kept.
+        is_changed: False if it would equal the only old one; it was dropped then.
     """
 
     number: int
@@ -119,7 +118,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
     is_changed: bool
 
     def segment(self, disk: Disk, directory: Path) -> LogSegment:
-        """The new one, as its log takes it."""
+        """Return the new segment, as the log takes it."""
         new = LogSegment(disk, directory, self.old[0], self.size_bytes)
         new.set_max_timestamp(self.max_timestamp, self.offset_of_max_timestamp)
         new.has_aborted = self.has_aborted
@@ -129,12 +128,12 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
-    """The pass is over.
+    """The pass is complete.
 
     Attributes:
         cleaned_to: everything below is clean (exclusive).
-        map_use: how full the map of keys was, 0 to 1.
-        keys_left: there was no room for all keys: the rest is for another pass.
+        map_use: used part of the map of keys, 0 to 1.
+        keys_left: the map had no room for all keys; another pass continues.
     """
 
     number: int
@@ -146,38 +145,38 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
 
 
 class DamagedBatchError(TidemarkError):
-    """A batch of the log is not what was written; the log is to be left alone."""
+    """A batch of the log is damaged; the log must not be cleaned."""
 
 
 class LogPass:
-    """Does one job; used once.
+    """Executes one job; used once.
 
     Args:
-        job: what to do.
-        disk: where the log is.
-        moved: called with the bytes that were just read or written; may wait, and may raise to end
+        job: the job.
+        disk: of the log.
+        moved: called with the number of bytes just read or written; may wait, and may raise to end
             the pass.
     """
 
     def __init__(self, job: Job, disk: Disk, moved: Callable[[int], None]) -> None:
         self._job, self._disk, self._moved = job, disk, moved
         self._directory = Path(job.directory)
-        self._place = 0, 0  # of the batch that was read last: its segment, its first byte
+        self._place = 0, 0  # of the last batch read: base offset of its segment, first byte
         self.read_bytes = self.written_bytes = 0
 
     def run(self) -> Iterator[Group | Done]:
-        """Do the job.
+        """Execute the job.
 
         Yields:
-            A `Group` for each new segment, durable but for its names; at last a `Done`.
+            A `Group` for each new segment, durable except for its names; finally a `Done`.
 
         Raises:
-            DamagedBatchError: naming file and byte.
-            OSError: a file cannot be read or written, or has gone.
+            DamagedBatchError: names file and byte.
+            OSError: a file cannot be read or written, or was deleted.
         """
         try:
             yield from self._run()
-        except KafkaError as error:  # about the records of the batch that was read last
+        except KafkaError as error:  # about the last batch read
             raise self._damage(*self._place, error) from error
 
     def _run(self) -> Iterator[Group | Done]:
@@ -212,7 +211,7 @@ class LogPass:
         for base_offset in self._job.aborted:
             path = path_of(self._directory, base_offset, TXN_INDEX)
             data = self._disk.read_file(path)
-            whole = len(data) - len(data) % txn_index.ENTRY_SIZE  # the last one may be on its way
+            whole = len(data) - len(data) % txn_index.ENTRY_SIZE  # the last entry may be incomplete
             try:
                 entries += txn_index.iter_entries(memoryview(data)[:whole])
             except CorruptFileError as error:
@@ -222,7 +221,7 @@ class LogPass:
     # -- the first walk -------------------------------------------------------------------------
 
     def _newest_offsets(self) -> tuple[OffsetMap, bool]:
-        """The map, and whether keys are left for another pass."""
+        """Return the map, and whether another pass must continue."""
         job = self._job
         newest, start = OffsetMap(job.settings.map_bytes), job.first_dirty
         newest.latest_offset = start - 1
@@ -284,7 +283,7 @@ class LogPass:
     def _batches(
         self, sources: Iterable[SourceSegment]
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Header and bytes of each batch of some segments, validated."""
+        """Headers and bytes of the batches of some segments, validated."""
         for source in sources:
             yield from self._batches_of(source)
 
@@ -329,7 +328,7 @@ def _problem(header: BatchHeader, expected: int, end_offset: int, left: int) -> 
         return f"its magic is {header.magic}"
     if header.batch_length < _BATCH_LENGTH_MIN or header.size_bytes > left:
         return f"it has {header.size_bytes} bytes of {left} that are left"
-    # No checksum covers the base offset.
+    # The checksum does not cover the base offset.
     if not expected <= header.base_offset <= header.last_offset < end_offset:
         held = f"{header.base_offset} to {header.last_offset}"
         return f"it holds offsets {held}, not from {expected} to below {end_offset}"
@@ -343,7 +342,7 @@ def _note(
     batch: memoryview,
     start: int,
 ) -> bool:
-    """Note the keys of a batch; False where there was no room for all of them."""
+    """Note the keys of a batch; False if the map had no room for all of them."""
     if header.is_control:
         transactions.marker(header, marker_kind(batch, header))
         return True
@@ -359,13 +358,13 @@ def _note(
 def _look_ahead(
     transactions: Transactions, batches: Iterator[tuple[BatchHeader, memoryview]]
 ) -> None:
-    """See that no transaction whose keys are in the map ends with an abort.
+    """Check that no transaction with keys in the map is aborted.
 
-    Its marker may lie behind what was read: where there was no room for more keys, or beyond
-    what is cleaned. The last stable offset is above the transaction, so the marker is there.
+    Its marker may follow the batches read: if the map was full, or after the cleanable part. The
+    last stable offset is above the transaction, so the marker exists.
 
     Raises:
-        InvalidRecordError: one does, and no index names it.
+        InvalidRecordError: one is aborted, and no index lists it.
     """
     waiting = transactions.undecided
     while waiting:
@@ -399,7 +398,7 @@ class _NewSegment:
         self._file: OpenFile | None = None
 
     def add(self, header: BatchHeader, data: bytes | bytearray | memoryview) -> None:
-        """Write a batch behind the others."""
+        """Append a batch."""
         self.indexes.add(header)
         self._buffer += data
         if len(self._buffer) >= self._buffer_bytes:
@@ -413,11 +412,11 @@ class _NewSegment:
         self._buffer = bytearray()
 
     def finish(self, aborted: list[AbortedTransaction], modified_ms: int) -> None:
-        """Write all its files; on return their content survives a power cut."""
+        """Write all its files; on return their content is durable."""
         self._write()
         assert self._file is not None
         self._disk.fsync(self._file)
-        # Without timestamps its age is that of the file: cleaning makes nothing younger.
+        # Without timestamps the age of a segment is that of its file: keep it.
         self._disk.set_modified_ms(self._paths[LOG], modified_ms)
         contents = {
             OFFSET_INDEX: self.indexes.offset_entries(),
@@ -431,6 +430,6 @@ class _NewSegment:
             self._disk.fsync(file)
 
     def drop(self) -> None:
-        """Leave nothing behind."""
+        """Remove its files."""
         self._file = None
         self._disk.unlink(self._paths[LOG])

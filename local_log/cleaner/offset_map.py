@@ -1,11 +1,11 @@
-"""The newest offset of each key, within a bound of memory. Pure.
+"""The newest offset of each key, within a memory limit. Pure.
 
-Keys are kept as they are, so that two keys are never taken for one. DIFFERS: Kafka keeps 24 bytes a
-key, a hash of it among them, so the same setting holds more keys there; here fewer keys are looked
-at in one pass, and the rest in the next ones.
+Keys are kept whole, so two keys are never confused. DIFFERS: Kafka keeps 24 bytes per key,
+including a hash, and holds more keys with the same setting. Here one pass takes fewer keys, and the
+next ones take the rest.
 
-A batch that inflates to much is walked over in chunks of whole records (`whole_records`), and its
-records are not made into values (`records_in`). The second walk of a pass uses both, too.
+A batch that inflates to much data is read in chunks of whole records (`whole_records`), and its
+records are not decoded into values (`records_in`). The second walk of a pass uses both, too.
 """
 
 from collections.abc import Iterator
@@ -16,27 +16,27 @@ from kafka_protocol.records.walk import Window
 from kafka_protocol.wire.primitives import continue_zigzag, read_zigzag
 
 ENTRY_BYTES: Final = 180
-"""Of one entry beside its key: two objects, its share of the table, and of one that grows."""
+"""Memory of an entry beside its key: two objects, and its share of the table, even growing."""
 
 RECORD_BYTES_MAX: Final = 32 << 20
-"""Of one record of a compressed batch; more cannot be produced to a compacted topic."""
+"""Limit of one record of a compressed batch; a compacted topic accepts no larger one."""
 
 CHUNK_BYTES: Final = 2 << 20
-"""Up to it a batch is inflated once, and its records are looked at once."""
+"""Batches up to this size are inflated once, as one chunk."""
 
 _LENGTH_BYTES_MAX: Final = 5
 _LENGTH_MIN: Final = 6
-"""Attributes, two deltas, sizes of key and value, number of headers: a byte each."""
+"""Attributes, two deltas, sizes of key and value, number of headers: at least a byte each."""
 
 
 class OffsetMap:
-    """Filled by one walk over the dirty part of a log, then asked for each record.
+    """Filled by one walk over the dirty part of a log, then read for each record.
 
     Attributes:
         offsets: by key, the newest offset.
-        latest_offset: the walk went as far as this (inclusive): of later records nothing is known.
+        latest_offset: end of the walk (inclusive); later records are not in the map.
         used_bytes: memory of the entries.
-        bytes_max: bound of it.
+        bytes_max: limit of it.
     """
 
     __slots__ = ("bytes_max", "latest_offset", "offsets", "used_bytes")
@@ -49,7 +49,7 @@ class OffsetMap:
 
     @property
     def utilization(self) -> float:
-        """Share of the memory that is used."""
+        """Used part of the memory, 0 to 1."""
         return min(self.used_bytes / self.bytes_max, 1.0)
 
     def add_records(self, data: bytes, count: int, base_offset: int, start: int) -> bool:
@@ -57,13 +57,13 @@ class OffsetMap:
 
         Args:
             data: its records, inflated.
-            count: how many, as the header says.
+            count: number of records.
             base_offset: of the batch.
-            start: offsets below it were cleaned before and do not count.
+            start: offsets below it were cleaned before and are ignored.
 
         Returns:
-            False where there is no room for a further key: that record, and what follows, was not
-            noted. A single key always has room.
+            False if there is no room for a further key: that record and all later ones are not
+                noted. The first key always fits.
 
         Raises:
             InvalidRecordError: the records contradict themselves or the count.
@@ -83,14 +83,14 @@ class OffsetMap:
 
 
 def records_in(data: bytes, count: int) -> Iterator[tuple[int, int, bytes | None, bool]]:
-    """Walk over whole records, as far as compaction must look at them.
+    """Iterate over whole records, decoding only what compaction needs.
 
     Args:
         data: the records of one batch, or of one chunk of it, inflated.
-        count: how many.
+        count: number of records.
 
     Yields:
-        Its first byte, its offset delta, its key, whether it has a value.
+        First byte, offset delta, key, and whether it has a value.
 
     Raises:
         InvalidRecordError: the records contradict themselves or the count.
@@ -111,7 +111,7 @@ def records_in(data: bytes, count: int) -> Iterator[tuple[int, int, bytes | None
             if not pos + _LENGTH_MIN <= stop <= size:
                 raise InvalidRecordError(f"a record of {stop - pos} bytes, {size - pos} are left")
             pos += 1  # attributes
-            while data[pos] > 127:  # the timestamp does not matter
+            while data[pos] > 127:  # the timestamp is not needed
                 pos += 1
             byte = data[pos + 1]
             pos += 2
@@ -129,7 +129,7 @@ def records_in(data: bytes, count: int) -> Iterator[tuple[int, int, bytes | None
                 pos += length
                 if pos >= stop:
                     raise InvalidRecordError("a key is longer than its record")
-            yield first, offset_delta, key, not data[pos] & 1  # a value of negative size is none
+            yield first, offset_delta, key, not data[pos] & 1  # a value of negative size is null
             first = stop
     except (IndexError, MalformedMessageError) as cause:
         raise InvalidRecordError(f"a record is cut or malformed: {cause}") from cause
@@ -142,15 +142,15 @@ def whole_records(pieces: Iterator[bytes], count: int) -> Iterator[tuple[bytes, 
 
     Args:
         pieces: the records of one batch.
-        count: how many, as the header says.
+        count: number of records in the header.
 
     Yields:
-        A chunk, and how many records it has. What comes in one piece, or is at most `CHUNK_BYTES`
-        together, is a chunk as it is, not looked into.
+        A chunk, and its number of records. Records in one piece, or of at most `CHUNK_BYTES`
+        together, are one chunk, unchecked.
 
     Raises:
         InvalidRecordError: the records contradict themselves or the count.
-        InflatedTooLargeError: one is too large to be held.
+        InflatedTooLargeError: a record exceeds `RECORD_BYTES_MAX`.
     """
     window = Window(pieces)
     if not window.need(max(len(window.data), CHUNK_BYTES) + 1):
@@ -169,7 +169,7 @@ def whole_records(pieces: Iterator[bytes], count: int) -> Iterator[tuple[bytes, 
 
 
 def _whole(data: bytes, pos: int, count_max: int) -> tuple[int, int]:
-    """How many records from `pos` on are whole, and where the last of them ends."""
+    """Return the number of whole records from `pos` on, and the end of the last."""
     number, size = 0, len(data) - _LENGTH_BYTES_MAX
     while number < count_max and pos < size:
         length, start = read_zigzag(data, pos)

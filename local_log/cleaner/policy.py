@@ -1,8 +1,8 @@
-"""Which log is cleaned next, how far, and which of its segments become one. Pure.
+"""Chooses the next log to clean, how far, and which segments are merged. Pure.
 
-A log is clean below the offset that its checkpoint names. From there on it is dirty, and up to the
-first offset that must not be touched yet it can be cleaned: that is the active segment, what is not
-committed or decided, what is not on the disk yet, and what is younger than `min.compaction.lag.ms`.
+A log is clean below the offset in its checkpoint, and dirty above. It can be cleaned up to the
+first offset that must not change yet: the active segment, uncommitted or undecided records, records
+not yet on the disk, and those younger than `min.compaction.lag.ms`.
 
 Source: Apache Kafka 4.3 for the order of the rules.
 """
@@ -18,14 +18,14 @@ RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
 class SourceSegment(msgspec.Struct, frozen=True):
-    """A segment as the cleaner sees it.
+    """The cleaner's view of a segment.
 
     Attributes:
         base_offset: first offset, inclusive.
-        end_offset: the next segment's base, exclusive.
-        index_bytes, time_index_bytes: of its indexes; asked only for a pass.
-        first_timestamp: of its first batch; asked only where `max.compaction.lag.ms` is set.
-        max_timestamp: asked only where `min.compaction.lag.ms` is set.
+        end_offset: base offset of the next segment, exclusive.
+        index_bytes, time_index_bytes: size of its indexes; read only for a pass.
+        first_timestamp: of its first batch; read only with `max.compaction.lag.ms`.
+        max_timestamp: read only with `min.compaction.lag.ms`.
     """
 
     base_offset: int
@@ -38,15 +38,16 @@ class SourceSegment(msgspec.Struct, frozen=True):
 
 
 class Range(NamedTuple):
-    """What of a log can be cleaned.
+    """The cleanable part of a log.
 
     Attributes:
-        first_dirty: everything below was cleaned.
-        first_uncleanable: exclusive end; where a segment begins.
-        clean_bytes: below `first_dirty`.
-        cleanable_bytes: between both.
-        delay_ms: how much longer its oldest dirty record waits than it may; 0: it does not.
-        resets: the checkpoint speaks of another log: it must be written again.
+        first_dirty: everything below is clean.
+        first_uncleanable: exclusive end, at a segment boundary.
+        clean_bytes: size of the part below `first_dirty`.
+        cleanable_bytes: size of the part between both.
+        delay_ms: by how much its oldest dirty record exceeds `max.compaction.lag.ms`; 0: it does
+            not.
+        resets: the checkpoint does not fit this log and must be written again.
     """
 
     first_dirty: int
@@ -58,12 +59,12 @@ class Range(NamedTuple):
 
     @property
     def dirty_ratio(self) -> float:
-        """Share of what can be cleaned in all that would be read."""
+        """Cleanable part of all bytes that a pass would read."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     def is_due(self, config: LogConfig) -> bool:
-        """Whether it is to be cleaned now."""
+        """Whether it should be cleaned now."""
         if not self.cleanable_bytes:
             return False
         return self.delay_ms > 0 or self.dirty_ratio > config.min_cleanable_dirty_ratio
@@ -79,16 +80,16 @@ def cleanable(
     stable_end: int,
     cleaned_to: int | None,
 ) -> Range:
-    """Say what of a log can be cleaned now.
+    """Find the part of a log that can be cleaned now.
 
     Args:
         segments: the closed ones, oldest first.
         config: of the log.
         now_ms: wall clock.
-        log_start_offset: first offset that can be read.
+        log_start_offset: first readable offset.
         log_end_offset: exclusive.
-        stable_end: last stable offset; what lies above may still change its meaning.
-        cleaned_to: what the checkpoint says, None if it says nothing.
+        stable_end: last stable offset; transactions above are undecided.
+        cleaned_to: offset in the checkpoint, None without an entry.
     """
     resets = cleaned_to is not None and not log_start_offset <= cleaned_to <= log_end_offset
     first_dirty = log_start_offset if cleaned_to is None or resets else cleaned_to
@@ -98,7 +99,7 @@ def cleanable(
         youngest = now_ms - config.min_compaction_lag_ms
         young = [one.base_offset for one in dirty if one.max_timestamp > youngest]
         end = min([end, *young])
-    # A segment is cleaned as a whole or not at all.
+    # Only whole segments are cleaned.
     end = max((s.end_offset for s in segments if s.end_offset <= end), default=log_start_offset)
     first_dirty_in = min(first_dirty, end)
     waiting = [one.first_timestamp for one in dirty if one.first_timestamp > 0]
@@ -116,10 +117,10 @@ def cleanable(
 def groups(
     segments: Sequence[SourceSegment], *, segment_bytes: int, index_bytes: int
 ) -> Iterator[list[SourceSegment]]:
-    """Neighbours that become one segment each: never larger than one may be.
+    """Group neighbours that are merged into one segment each, within the limits of a segment.
 
-    By their present sizes: what is left of them is not known before. Offsets of a segment are kept
-    relative to its first, in 31 bits.
+    Sizes before cleaning are used, since the result is unknown. Offsets in a segment are relative
+    to its base offset, in 31 bits.
     """
     group: list[SourceSegment] = []
     size = offsets = times = 0

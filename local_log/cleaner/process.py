@@ -1,15 +1,14 @@
 """The cleaner process, and both ends of its link: `python -m local_log.cleaner.process LINK_FD`.
 
-Records are opened there, so that nothing of it holds the interpreter of the broker. It does one job
-after the other, ends after a minute without one, and when the broker's end of the link is closed:
-it looks at the link between two reads. What it leaves then is removed at the next start.
+Records are decoded there, so the broker's interpreter lock is not held. The process runs one job
+after the other. It ends after a minute without a job, and when the broker closes the link, which it
+checks between two reads. The next start removes its files.
 
-On the link both say one JSON object a line. The broker sends a `Job`, and behind its line the
-producers of the log as they are. The process answers with `Alive` now and then, with a `Group`
-whenever a new segment is on the disk, and with one `Done` or `Failed` at the end.
+Each message on the link is one line of JSON. The broker sends a `Job`, followed by the packed
+producers of the log. The process answers with `Alive` once a second, with a `Group` for each new
+segment on the disk, and with a final `Done` or `Failed`.
 
-A pass runs in a thread of its own, so that the process can say that it lives while a read or an
-fsync takes its time.
+A pass runs in a thread of its own, so that `Alive` is sent also during a slow read or fsync.
 """
 
 import logging
@@ -33,13 +32,13 @@ from runtime.executors import make_mutex, make_pool
 log = logging.getLogger(__name__)
 
 SILENCE_MAX_S: Final = 60.0
-"""A process that has a job says once a second that it is there."""
+"""Longest silence of a process with a job; it sends `Alive` once a second."""
 STALL_MAX_S: Final = 1800.0
-"""So long a pass may wait for its disk; then others have their turn. It is no fault of its log."""
+"""How long a pass may wait for its disk before other logs continue; not a fault of its log."""
 IDLE_MS: Final = 60_000
 ALIVE_EVERY_S: Final = 1.0
 WAIT_MAX_MS: Final = 1_000
-"""So long at most a pass waits for its rate before it looks at the link again."""
+"""Longest wait of a pass for its rate before it checks the link again."""
 NICENESS: Final = 10
 THREAD: Final = "cleaner-pass"
 _END_MAX_S: Final = 5.0
@@ -54,10 +53,10 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Alive(msgspec.Struct, frozen=True, tag="alive"):
-    """The process is there, once a second while it has a job, also while it waits for a disk.
+    """The process works; sent once a second during a job, also while it waits for a disk.
 
     Attributes:
-        steps: grows while the pass continues.
+        steps: grows as the pass proceeds.
     """
 
     number: int
@@ -68,7 +67,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     """The pass ended early.
 
     Attributes:
-        is_damage: a batch is damaged: another try would fail as well.
+        is_damage: a batch is damaged, so another attempt would fail, too.
         reason: for people, with file and byte.
     """
 
@@ -84,21 +83,22 @@ decode_order = msgspec.json.Decoder(Order).decode
 decode_answer = msgspec.json.Decoder(Answer).decode
 
 
-# -- the broker's end ------------------------------------------------------------------------------
+# -- the broker's side
+# ------------------------------------------------------------------------------
 
 
 def send_job(sock: socket.socket, job: Job) -> None:
-    """Send a job. A log may have a million producers: they hold the interpreter at no time."""
+    """Send a job. Producers, up to a million, go as bytes, so that encoding holds no lock."""
     order = Order(msgspec.structs.replace(job, producers=b""), len(job.producers))
     sock.sendall(encode(order) + b"\n")
     sock.sendall(job.producers)
 
 
 class WorkerLostError(TidemarkError):
-    """The process ended in the middle of a job, or said nothing for too long.
+    """The process ended during a job, or was silent for too long.
 
     Attributes:
-        in_job: it had begun with the job, which may be why.
+        in_job: it had begun the job, which may be the cause.
     """
 
     def __init__(self, message: str, *, in_job: bool = False) -> None:
@@ -107,18 +107,18 @@ class WorkerLostError(TidemarkError):
 
 
 StartProcess = Callable[[int], ChildProcess]
-"""Starts one, given its end of the link."""
+"""Starts a process with its end of the link."""
 
 
 def start_cleaner_process(link_fd: int) -> ChildProcess:
-    """Start a real one."""
+    """Start a real process."""
     return start_child("local_log.cleaner.process", [str(link_fd)], descriptors=[link_fd])
 
 
 class ProcessWorker:
-    """Does jobs, one after the other, by a process that the first job that finds none starts.
+    """Runs jobs, one after the other, in a process that is started for a job when needed.
 
-    All of it on one pool thread, but for `kill` and `stop`.
+    All methods on one pool thread, except `kill` and `stop`.
     """
 
     def __init__(
@@ -131,12 +131,12 @@ class ProcessWorker:
     ) -> None:
         self._start, self._silence_max_s, self._stall_max_s = start, silence_max_s, stall_max_s
         self._clock = clock or SystemClock()
-        self._steps = self._moved_ms = 0  # how far the pass was, and since when
+        self._steps = self._moved_ms = 0  # progress of the pass, and since when
         self._process: ChildProcess | None = None
         self._sock: socket.socket | None = None
         self._buffer = bytearray()
         self._number = -1
-        self._unanswered: Job | None = None  # until it is known that the process has it
+        self._unanswered: Job | None = None  # until the process is known to have it
         self._is_doomed = self._is_stopped = False
 
     @property
@@ -146,10 +146,10 @@ class ProcessWorker:
         return None if process is None else process.pid
 
     def begin(self, job: Job) -> None:
-        """Begin a job.
+        """Begin a job; starts a process if there is none.
 
         Raises:
-            WorkerLostError: there is no process, and none can be started.
+            WorkerLostError: no process can be started.
         """
         self.collect()
         self._number, self._unanswered = job.number, job
@@ -185,10 +185,10 @@ class ProcessWorker:
         return True
 
     def next_answer(self) -> Answer:
-        """Wait for what it says next; answers to earlier jobs are passed over.
+        """Wait for the next answer; answers to earlier jobs are skipped.
 
         Raises:
-            WorkerLostError: nothing will come.
+            WorkerLostError: the process ended or is silent.
         """
         while True:
             line, found, rest = self._buffer.partition(b"\n")
@@ -227,7 +227,7 @@ class ProcessWorker:
             code = self._process.wait(_END_MAX_S)
             if code != 0 or not self._unanswered or self._is_doomed:
                 raise self._lost(f"it ended with {code}")
-            self._start_one()  # it ended for want of work, just when this came
+            self._start_one()  # it ended for lack of work just before the job
 
     def _lost(self, why: str, *, in_job: bool = True) -> WorkerLostError:
         pid, in_job = self.pid, in_job and not self._unanswered and not self._is_doomed
@@ -235,19 +235,19 @@ class ProcessWorker:
         return WorkerLostError(f"cleaner process {pid}: {why}", in_job=in_job)
 
     def kill(self) -> None:
-        """End what it does; from any thread. The next job is done by another process."""
+        """Kill the process; from any thread. The next job starts another one."""
         process = self._process
         if process is not None:
             self._is_doomed = True
             process.kill()
 
     def stop(self) -> None:
-        """As `kill`, and no job is done any more."""
+        """Kill the process, and run no more jobs."""
         self._is_stopped = True
         self.kill()
 
     def close(self) -> None:
-        """End it, and wait for that."""
+        """Kill the process, and wait for its end."""
         process, self._process = self._process, None
         sock, self._sock = self._sock, None
         self._buffer.clear()
@@ -259,22 +259,23 @@ class ProcessWorker:
             sock.close()
 
     def collect(self) -> None:
-        """Take note of a process that ended because it had nothing to do."""
+        """Release a process that ended for lack of work."""
         process = self._process
         if process is not None and process.exit_code() is not None:
             log.info("cleaner process ended: pid=%d", process.pid)
             self.close()
 
 
-# -- the end of the process ------------------------------------------------------------------------
+# -- the process's side
+# -----------------------------------------------------------------------------
 
 
 class LinkEnded(TidemarkError):
-    """The broker is gone, or wants this process no more."""
+    """The broker ended, or closed the link."""
 
 
 class Link:
-    """Lines to and from the broker; two threads send."""
+    """Messages to and from the broker; two threads send."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -282,7 +283,7 @@ class Link:
         self._buffer = bytearray()
 
     def next_job(self, wait_ms: int) -> Job | None:
-        """The next job; None if none comes for so long.
+        """Wait for the next job; None if none arrives in this time.
 
         Raises:
             LinkEnded: the broker closed the link.
@@ -317,10 +318,10 @@ class Link:
             raise LinkEnded from error
 
     def wait(self, wait_ms: float) -> None:
-        """Wait, but not longer than the broker lives.
+        """Wait; ends with the link.
 
         Raises:
-            LinkEnded: the broker closed the link. No job comes while one is done.
+            LinkEnded: the broker closed the link; it sends no job during another one.
         """
         if self._is_readable(wait_ms):
             raise LinkEnded
@@ -330,7 +331,7 @@ class Link:
 
 
 class Pace:
-    """Keeps a pass to its rate, counts how it continues, and ends it with the broker.
+    """Limits the rate of a pass, counts its steps, and ends it with the link.
 
     Attributes:
         steps: see `Alive`.
@@ -342,10 +343,10 @@ class Pace:
         self._bytes = self.steps = 0
 
     def moved(self, size: int) -> None:
-        """So many bytes were read or written.
+        """Count bytes read or written, and wait for the rate.
 
         Raises:
-            LinkEnded: nobody waits for the rest.
+            LinkEnded: the broker closed the link.
         """
         self._bytes += size
         rate = self._job.settings.bytes_per_second
@@ -361,7 +362,7 @@ class Pace:
 def do_job(
     job: Job, send: Callable[[Answer], None], moved: Callable[[int], None], disk: Disk
 ) -> None:
-    """Do one job and send what comes of it; whatever goes wrong with the log is sent as well."""
+    """Execute one job and send its answers; errors are sent, too."""
     try:
         for answer in LogPass(job, disk, moved).run():
             send(answer)
@@ -371,33 +372,33 @@ def do_job(
         send(Failed(number=job.number, is_damage=True, reason=str(error)))
     except (OSError, MemoryError) as error:
         send(Failed(number=job.number, is_damage=False, reason=str(error) or repr(error)))
-    except Exception as error:  # a loop top: this log is set aside, the others have their turn
+    except Exception as error:  # a loop top: this log is set aside, other logs continue
         log.exception("a pass failed: directory=%s", job.directory)
         what = f"a pass over {job.directory} failed with {type(error).__name__}: {error}"
         send(Failed(number=job.number, is_damage=True, reason=what))
 
 
 def serve(link: Link, disk: Disk, clock: Clock) -> None:
-    """Do jobs until nothing comes for a minute.
+    """Execute jobs until none arrives for a minute.
 
     Raises:
-        LinkEnded: the broker is gone.
+        LinkEnded: the broker closed the link.
     """
     pool = make_pool(THREAD, 1)
     while (job := link.next_job(IDLE_MS)) is not None:
-        link.send(Alive(job.number, 0))  # what goes wrong from here on is for this log
+        link.send(Alive(job.number, 0))  # errors from here on concern this log
         pace = Pace(job, link, clock)
         done = pool.submit(do_job, job, link.send, pace.moved, disk)
         try:
             while not wait([done], ALIVE_EVERY_S).done:
                 link.send(Alive(job.number, pace.steps))
         finally:
-            done.exception()  # it still has the link
+            done.exception()  # it still uses the link
         done.result()
 
 
 def main(link_fd: int) -> None:
-    """Serve the link until it ends, or nothing comes for a minute."""
+    """Serve the link until it ends, or no job arrives for a minute."""
     give_way(NICENESS)
     with socket.socket(fileno=link_fd) as sock, suppress(LinkEnded):
         serve(Link(sock), Disk(), SystemClock())

@@ -1,8 +1,8 @@
-"""May this batch be appended? Pure: reads headers, and records only where a rule needs them.
+"""Checks whether a batch may be appended. Pure: reads headers, and records only if necessary.
 
-Opened records: on compacted topics (each needs a key), where `message.timestamp.before.max.ms` is
-set (the header knows no smallest timestamp). Everywhere else a batch whose header and checksum are
-right is taken as it is; what is wrong inside it is told by whoever opens it. See
+Records are decoded on compacted topics (each needs a key) and with
+`message.timestamp.before.max.ms` (the header has no smallest timestamp). Otherwise a batch with a
+valid header and checksum is accepted; its readers find errors in its records. See
 docs/decisions/produce-reads-headers-only.md.
 """
 
@@ -44,32 +44,34 @@ Buffer = bytes | bytearray | memoryview
 _unpack_length = Struct(">i").unpack_from
 _LENGTH_POSITION = 8
 _OLDEST_LENGTH_MIN = 14
-"""Nothing in any message format is shorter behind its length."""
+"""No message format has a batch with a smaller length field."""
 _RECORD_BYTES_MIN = 7  # length, attributes, two deltas, key, value and headers: a byte each
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_INDEPENDENT_BLOCKS = 0x20
-# Numbers: to look up a member takes longer than the comparison.
+# Integers: a member look-up takes longer than the comparison.
 _GZIP, _SNAPPY = int(Codec.GZIP), int(Codec.SNAPPY)
 _LZ4, _ZSTD = int(Codec.LZ4), int(Codec.ZSTD)
 _SNAPPY_FRAMED = b"\xff\x06\x00\x00sNaPpY"
 INFLATED_BYTES_MAX = 32 << 20
-"""Of one batch that is opened; takes no memory, but time."""
+"""Limit of an inflated batch; it costs time, not memory."""
 OPENED_RECORDS_MAX = 200_000
-"""What is opened takes about a microsecond a record, with the interpreter's lock. An honest batch
-of the default `max.message.bytes` has fewer records even uncompressed; the answer to one with more,
-MESSAGE_TOO_LARGE, makes a producer split it."""
+"""Decoding takes about a microsecond per record, with the interpreter's lock.
+
+Usual batches of the default `max.message.bytes` have fewer records, even uncompressed. After
+MESSAGE_TOO_LARGE a producer splits its batch.
+"""
 
 
 def check_framing(batch: Buffer) -> BatchHeader:
-    """Check that the bytes are exactly one whole batch with the right checksum.
+    """Check that the bytes are exactly one whole batch with a valid checksum.
 
-    The order is Kafka's, which decides what a batch with several faults is answered: bytes that are
-    missing are no batch; a length that cannot be is a damaged one, however few bytes there are.
-    DIFFERS: a few such lengths get UNKNOWN_SERVER_ERROR from Kafka.
+    The order is Kafka's, and decides the error of a batch with several faults: missing bytes are no
+    batch; an impossible length is a damaged one, whatever its size. DIFFERS: a few such lengths get
+    UNKNOWN_SERVER_ERROR from Kafka.
 
     Raises:
         InvalidRecord: no whole batch, an old message format, or more than one batch.
-        CorruptMessage: a magic from the future, a length that cannot be, a wrong checksum.
+        CorruptMessage: an unknown magic, an impossible length, a wrong checksum.
     """
     size = len(batch)
     if size < LOG_OVERHEAD:
@@ -100,15 +102,15 @@ def check_framing(batch: Buffer) -> BatchHeader:
 def next_given(
     batches: memoryview, position: int, leader_epoch: int
 ) -> tuple[memoryview, BatchHeader] | Ended:
-    """The next batch that a leader gave, checked for itself; or why there is none to be written.
+    """Return the next batch from a leader, checked alone; or why none can be written.
 
     Args:
         batches: of the leader.
         position: first byte not yet taken.
-        leader_epoch: of the leader; it may have fetched a batch of a later one itself since.
+        leader_epoch: of the leader; the leader itself may have later batches by now.
 
     Raises:
-        CorruptMessage: what is there is no batch, or not as it was written.
+        CorruptMessage: the bytes are no batch, or a damaged one.
     """
     left = len(batches) - position
     if not left:
@@ -133,7 +135,7 @@ def next_given(
 
 
 def check_size(size: int, config: LogConfig) -> None:
-    """Check that a batch of so many bytes is small enough, as it came and compressed again.
+    """Check the size of a batch, as received or compressed again.
 
     Raises:
         MessageTooLarge, RecordListTooLarge.
@@ -145,7 +147,7 @@ def check_size(size: int, config: LogConfig) -> None:
 
 
 def check_client_batch(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Check what only producers can get wrong, by the header; the framing is checked already.
+    """Check the header of a producer's batch; the framing is checked already.
 
     Raises:
         InvalidRecord, MessageTooLarge, RecordListTooLarge, InvalidTimestamp,
@@ -179,7 +181,7 @@ def check_client_batch(batch: Buffer, header: BatchHeader, config: LogConfig, no
 
 
 def _check_codec(batch: Buffer, codec: int) -> None:
-    """Keep out frames that Java's consumers refuse, as far as their first bytes tell."""
+    """Refuse frames that Java's consumers cannot read, by their first bytes."""
     if codec > _ZSTD:
         raise UnsupportedCompression(codec)
     start = bytes(batch[HEADER_SIZE : HEADER_SIZE + 10])
@@ -210,7 +212,7 @@ def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> No
 
 
 class Checked(NamedTuple):
-    """What the records of a batch are, all of them right.
+    """Facts about the records of a valid batch.
 
     Attributes:
         max_timestamp: of the records.
@@ -228,14 +230,15 @@ def check_records(
     now_ms: int,
     inflated_bytes_max: int = INFLATED_BYTES_MAX,
 ) -> Checked:
-    """Check each record of a batch whose header is right.
+    """Check each record of a batch with a valid header.
 
-    DIFFERS: where offsets do not follow each other Kafka gives others to compressed records, and
-    takes uncompressed ones as they are: readers then continue behind records they have not seen.
+    DIFFERS: for offsets with gaps Kafka assigns new ones to compressed records, and accepts
+    uncompressed ones unchanged: readers then skip records.
 
     Raises:
-        InvalidRecord: with the records that are wrong.
-        InvalidTimestamp, TooManyRecords, InflatedTooLargeError, TooManyHeadersError.
+        InvalidRecord: with the wrong records.
+        InvalidTimestamp, TooManyRecords, InflatedTooLargeError, TooManyHeadersError: the batch
+            breaks a limit.
     """
     if header.record_count > OPENED_RECORDS_MAX:
         raise TooManyRecords(count=header.record_count, max_count=OPENED_RECORDS_MAX)

@@ -1,15 +1,15 @@
-"""What compaction changes in one log: a new segment takes the place of some old ones.
+"""Changes of one log by compaction: a new segment replaces some old ones.
 
-The order, by which a kill between any two steps leaves either the old segments or the new one:
+A kill between any two of these steps leaves either the old segments or the new one:
 
-1. The new files lie beside the log as `.cleaned`, fsynced. A start removes them.
-2. They are renamed to `.swap`, the log file first, durably. From here on a start finishes the work.
-3. In memory the new segment takes the place of the old ones.
+1. The new files are beside the log as `.cleaned`, fsynced. A start removes them.
+2. They are renamed to `.swap`, the log file first, durably. From now on a start completes the work.
+3. In memory the new segment replaces the old ones.
 4. The old files are renamed to `.deleted`, durably.
 5. The new files get their names, the log file last, durably.
 
-Steps 2, 4 and 5 are made on a pool thread, 3 on the loop. A truncation that comes between takes
-step 2 back, or finishes what was begun, before it touches a file.
+Steps 2, 4 and 5 run on a pool thread, 3 on the loop. A truncation in between undoes step 2, or
+completes the work, before it changes a file.
 """
 
 import logging
@@ -43,16 +43,16 @@ _INDEXES = (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 
 
 class PassSpoiltError(TidemarkError):
-    """The log was truncated, or a new file is gone: what the pass has found holds no more."""
+    """The log was truncated, or a new file is missing: the result of the pass is invalid."""
 
 
 class LogCleaning:
-    """See the module.
+    """Compaction of one log.
 
     Attributes:
-        is_running: a pass reads the segments: retention leaves them alone.
-        is_spoilt: since it began the log was truncated.
-        uncleanable: why the log is not cleaned until the next start; "": it is.
+        is_running: a pass reads the segments; retention leaves them alone.
+        is_spoilt: the log was truncated since the pass began.
+        uncleanable: why the log is not cleaned until the next start; "" if it is cleaned.
     """
 
     __slots__ = (
@@ -94,12 +94,12 @@ class LogCleaning:
         self.uncleanable = ""
 
     def begin(self) -> None:
-        """A pass begins; on the loop."""
+        """Begin a pass; on the loop."""
         assert not self.is_running, "one pass at a time"
         self.is_running, self.is_spoilt = True, False
 
     def end(self) -> None:
-        """The pass is over; on the loop."""
+        """End the pass; on the loop."""
         self.is_running = False
 
     @contextmanager
@@ -116,10 +116,10 @@ class LogCleaning:
     # -- the steps ------------------------------------------------------------------------------
 
     def make_ready(self, base_offset: int, token: str) -> None:
-        """Step 2, on a pool thread.
+        """Do step 2; on a pool thread.
 
         Raises:
-            PassSpoiltError: the segment must not be used.
+            PassSpoiltError: the new segment must not be used.
             LogClosed, KafkaStorageError: as `LogHealth.fail`.
         """
         with self._watched():
@@ -143,16 +143,16 @@ class LogCleaning:
             raise PassSpoiltError("the log was truncated")
 
     def take(self, bases: Sequence[int], size_bytes: int, new: LogSegment) -> None:
-        """Step 3, on the loop.
+        """Do step 3; on the loop.
 
         Args:
             bases: base offsets of the old segments.
-            size_bytes: of these together, as they were read.
-            new: takes their place.
+            size_bytes: their total size, as read.
+            new: replaces them.
 
         Raises:
-            PassSpoiltError: the old segments are not there any more.
-            LogClosed: the log is not.
+            PassSpoiltError: the old segments are no longer in the log.
+            LogClosed: the log was closed.
         """
         with self._mutex:
             self._check()
@@ -173,12 +173,12 @@ class LogCleaning:
                 self._old.append((segment, snapshots if has_other_base else None))
 
     def put_in_place(self) -> None:
-        """Steps 4 and 5 of a segment that was taken; step 2 is undone of one that was not.
+        """Do steps 4 and 5 of a taken segment; undo step 2 of another.
 
-        On any thread. Nothing is done where nothing is left half done.
+        On any thread. No effect if no step is unfinished.
 
         Raises:
-            LogClosed, KafkaStorageError: as `LogHealth.fail`. It is still to be done.
+            LogClosed, KafkaStorageError: from `LogHealth.fail`. The steps are still to be done.
         """
         with self._watched():
             if self._new is not None:
@@ -212,7 +212,7 @@ class LogCleaning:
             return True
 
     def settle(self) -> list[Path]:
-        """After step 5.
+        """End the work after step 5.
 
         Returns:
             Files to be unlinked later.
@@ -223,10 +223,10 @@ class LogCleaning:
             self._new, renamed, self._renamed = None, self._renamed, []
         return renamed
 
-    # -- what comes between ---------------------------------------------------------------------
+    # -- interruptions -----------------------------------------------------------------------------
 
     def spoil(self) -> list[Path]:
-        """Before a truncation: no pass counts any more, and every file has its name.
+        """Invalidate the pass before a truncation, and give every file its name.
 
         Returns:
             Files to be unlinked later.
@@ -240,7 +240,7 @@ class LogCleaning:
         return self.settle()
 
     def _take_back(self) -> None:
-        """Undo step 2, durably, the log file first: without it a start finishes nothing."""
+        """Undo step 2, durably, the log file first: without it a start completes nothing."""
         if not self._is_ready or self._is_closed:
             return
         for suffix in (LOG, *_INDEXES):
@@ -249,13 +249,13 @@ class LogCleaning:
         self._is_ready = False
 
     def remove_leftovers(self, token: str) -> None:
-        """Unlink what a pass that ended early has left; on a pool thread.
+        """Unlink the files of a pass that ended early; on a pool thread.
 
-        What is ready and was not taken goes as well, the names it had first: were it left beside a
-        log that continues, the next start would put it in the place of what was written since.
+        Also files that are ready but not taken, the first ones first: in a log that continues, the
+        next start would put them in the place of newer records.
 
         Raises:
-            LogClosed, KafkaStorageError: as `LogHealth.fail`.
+            LogClosed, KafkaStorageError: from `LogHealth.fail`.
         """
         with self._watched():
             with self._mutex:
@@ -265,7 +265,7 @@ class LogCleaning:
                     self._disk.unlink(self._directory / name)
 
     def close(self) -> None:
-        """Rename nothing more: the directory may have another name, and its name another log."""
+        """Rename nothing more: the directory may have a new name, and another log the old one."""
         with self._mutex:
             self._is_closed = True
             self._old.clear()

@@ -1,7 +1,7 @@
-"""The files of a log that begins in a directory made just now: each is written once.
+"""Files of a log that begins in a new directory: each is written once.
 
-There is nothing to look at, to compare with or to replace, so this goes without the temporary files
-and renames by which a log changes later. What a kill leaves of it is opened as anything found is.
+The directory is empty, so this needs no temporary files and renames, by which a log changes later.
+The rest after a kill is opened like any other log.
 """
 
 from kafka_protocol.files import epoch_checkpoint
@@ -26,15 +26,15 @@ def begin_empty(
     topic_id: bytes,
     leader_epoch: int | None,
 ) -> OpenedLog:
-    """Write the files of an empty log; nothing of it is durable on return.
+    """Write the files of an empty log; nothing is durable on return.
 
     Args:
-        disk: where the directory is, which has nothing in it.
-        request: what `PartitionLog.open` would be asked.
-        files: of the directory, none of them known.
+        disk: of the directory, which is empty.
+        request: as for `PartitionLog.open`.
+        files: of the directory, without any entries.
         topic_id: 16 raw bytes.
-        leader_epoch: under which this broker will lead it, if that is known: the chain then says
-            so, and need not be written again when it does.
+        leader_epoch: under which this broker will lead it, if known: then the chain has it, and
+            need not be written again.
 
     Raises:
         OSError: the disk failed.

@@ -1,13 +1,13 @@
-"""The epoch chain of one log and the file that keeps it.
+"""The epoch chain of one log, and the file that keeps it.
 
-Where remote data hangs on the chain it is written at once and durably at each change, by whoever
-changes it: a pool thread writes it ahead (`write_ahead`), so that the loop only takes it.
+If remote data depends on the chain, each change is written durably before it takes effect. A pool
+thread writes it ahead (`write_ahead`), so that the loop only takes it.
 
-Else a change touches no file: the next flush writes the chain, before the recovery point rises over
-a batch of a new epoch, and a start reads every batch above that point. So a kill loses an epoch
-without a record only. Nobody misses it: it says of no offset who wrote it, it ends where the epoch
-before it ends, and a start leads under a later one. Who acknowledges after a flush
-(`__remote_log_metadata`) has the chain on the disk by then.
+Otherwise a change touches no file: the next flush writes the chain, before the recovery point
+passes a batch of a new epoch, and a start reads every batch above that point. So a kill loses only
+an epoch without a record. That does no harm: it covers no offset, it ends where the epoch before it
+ends, and a start leads under a later one. `__remote_log_metadata`, which acknowledges after a
+flush, has the chain on the disk by then.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,16 +28,16 @@ from runtime.executors import make_mutex
 
 
 class EpochFile:
-    """See the module.
+    """The epoch chain of one log, with its file.
 
     Args:
         opened: the log; every change of its chain is kept from now on.
-        newer: called when a newer epoch than all before has begun.
+        newer: called when an epoch newer than all before has begun.
 
     Attributes:
-        chain: in memory; this object never changes.
-        is_durable: each change is on the disk before it counts.
-        lost: why nothing is known of the epochs of remote offsets; "" where something is known.
+        chain: in memory; always the same object.
+        is_durable: each change is on the disk before it takes effect.
+        lost: why the epochs of remote offsets are unknown; "" if they are known.
         version: counted at each change of the chain.
         durable_version: the version that survives a power cut.
     """
@@ -75,11 +75,11 @@ class EpochFile:
         self.chain.on_change = self._save
         self.lost = opened.chain_lost
         self.version, self.durable_version = int(opened.chain_is_dirty), 0
-        self._written = self.version  # the version that the file has
+        self._written = self.version  # of the file
         self._directory, self._disk, self._files = request.directory, disk, files
         self._config, self._health, self._newer = request.config, health, newer
         self._is_clipped = False  # in memory only, until the log start is durable
-        # What `write_ahead` has written already, before the loop takes it; None where nothing.
+        # Written by `write_ahead`, and not taken by the loop yet; None if nothing is.
         self._ahead: list[EpochEntry] | None = None
         self._epoch_seen = self.chain.latest_epoch
         self._is_closed = False
@@ -91,21 +91,21 @@ class EpochFile:
 
     @property
     def is_durable(self) -> bool:
-        """See the module."""
+        """Whether each change is on the disk before it takes effect."""
         return self._config.remote_storage_enable
 
-    # -- whoever changes the log ----------------------------------------------------------------
+    # -- the thread that changes the log -----------------------------------------------------------
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that a batch of `epoch` is written at the log end, if the epoch is a new one."""
+        """Begin `epoch` at the log end, if it is a new one."""
         latest = self.chain.latest_epoch
         if latest is None or epoch > latest:
             self.chain.assign(epoch, start_offset)
 
     def _save(self, entries: list[EpochEntry]) -> None:
-        """Keep the chain after a change."""
+        """Save the chain after a change."""
         if self._health.failure is not None:
-            self._health.refuse()  # its disk may not even answer
+            self._health.refuse()  # its disk may hang
         newest = entries[-1].epoch if entries else None
         if newest != self._epoch_seen:
             if newest is not None and (self._epoch_seen is None or newest > self._epoch_seen):
@@ -124,23 +124,23 @@ class EpochFile:
             self._written = self.durable_version = self.version
 
     def clip(self, first: int) -> None:
-        """Forget the epochs below `first`; the log start is durable.
+        """Remove epochs below `first` in memory; the log start is durable.
 
-        Before that a new leader epoch would write the shorter chain, and a kill then would leave
-        offsets of which nobody knows the epoch. On disk the chain is clipped when segments go or it
-        changes anyway, and whenever the log is opened.
+        Earlier, a new leader epoch would write the shorter chain, and a kill would leave offsets
+        with unknown epochs. On disk the chain is clipped when segments are deleted, when it changes
+        anyway, and whenever the log is opened.
         """
         if self.chain.truncate_from_start(first, keeps=False):
             self._is_clipped = True
 
     def forget_loss(self) -> None:
-        """What the chain does not say is not asked for any more."""
+        """Clear `lost`: the missing epochs are not needed any more."""
         self.lost = ""
 
     def save_clipped(self) -> None:
-        """Keep the chain before segments go, if it was clipped in memory only.
+        """Save the chain before segments are deleted, if it was clipped in memory only.
 
-        The first ones to go after the topic was tiered leave a chain that must be durable.
+        The first deletions after a topic became tiered need a durable chain.
         """
         if self._is_clipped or self._is_behind:
             self._save(self.chain.entries())
@@ -150,7 +150,7 @@ class EpochFile:
         return self.is_durable and self.version != self.durable_version
 
     def restore(self, chain: Sequence[EpochEntry]) -> None:
-        """Become another chain, durably: what it says of remote offsets is known to be right."""
+        """Take another chain, durably, whose remote part is known to be right."""
         self.chain.replace(chain)
         self.lost = ""
 
@@ -163,24 +163,24 @@ class EpochFile:
             The version that the file has now.
 
         Raises:
-            LogClosed, KafkaStorageError: as `LogHealth.fail`.
+            LogClosed, KafkaStorageError: from `LogHealth.fail`.
         """
         with self._lock:
             if self._is_closed:
                 raise self._health.gone()
-            version = self.version  # before the chain is looked at: it may change meanwhile
+            version = self.version  # before the chain is read: it may change meanwhile
             if version != self._written:
                 self._write(self.chain.entries(), durable=False)
                 self._written = version
         return version
 
     def write_epoch_ahead(self, epoch: int, start_offset: int) -> None:
-        """Write the chain as it will be once `epoch` is assigned, where it must be durable by then.
+        """Write the chain that `epoch` will make, if changes must be durable.
 
-        Nobody may append until the loop has assigned it: it finds the file written then.
+        No append may run until the loop has assigned the epoch, and finds the file written.
 
         Raises:
-            LogClosed, KafkaStorageError: as `LogHealth.fail`.
+            LogClosed, KafkaStorageError: from `LogHealth.fail`.
         """
         version = self.version
         chain = LeaderEpochCache(self.chain.entries())
@@ -188,10 +188,10 @@ class EpochFile:
         self.write_ahead(chain.entries(), version)
 
     def write_clipped_ahead(self, first: int) -> None:
-        """Write the chain as it will be once it is clipped there, see `PartitionLog.chain_start`.
+        """Write the chain clipped at `first`, see `PartitionLog.chain_start`, ahead of the loop.
 
         Raises:
-            LogClosed, KafkaStorageError: as `LogHealth.fail`.
+            LogClosed, KafkaStorageError: from `LogHealth.fail`.
         """
         version, is_due = self.version, self._is_clipped or self._is_behind
         chain = LeaderEpochCache(self.chain.entries())
@@ -199,14 +199,14 @@ class EpochFile:
             self.write_ahead(chain.entries(), version)
 
     def write_ahead(self, entries: list[EpochEntry], version: int) -> None:
-        """Write a chain that the loop is about to take, where it must be durable by then.
+        """Write a chain that the loop is about to take, if changes must be durable.
 
         Args:
             entries: all of it.
-            version: `version` when it was made: a chain that was changed meanwhile stays.
+            version: of the chain it was made of; nothing is written if the chain changed meanwhile.
 
         Raises:
-            LogClosed, KafkaStorageError: as `LogHealth.fail`.
+            LogClosed, KafkaStorageError: from `LogHealth.fail`.
         """
         if self._health.failure is not None:
             self._health.refuse()
@@ -219,17 +219,17 @@ class EpochFile:
                 self._ahead = entries
 
     def fsync(self) -> None:
-        """Make its file durable, but for its name."""
+        """Make the file durable, except for its name."""
         self._disk.fsync_path(self._directory / EPOCH_CHECKPOINT)
 
     def fsynced(self, version: int) -> None:
-        """File and name of a version are durable."""
+        """Note that file and name of a version are durable."""
         self.durable_version = max(self.durable_version, version)
 
     def close(self) -> None:
-        """Write nothing more: the directory may have another name, and its name another log.
+        """Write nothing more: the directory may have a new name, and another log the old one.
 
-        The chain lets go of this object, and this object of the log: else they were in cycles.
+        Chain and log drop their references to each other, which would form cycles.
         """
         with self._lock:
             self._is_closed = True
@@ -248,5 +248,5 @@ def _nothing() -> None:
 
 
 def _refuse(health: LogHealth, _entries: list[EpochEntry]) -> NoReturn:
-    """What a chain does at a change once its log is closed."""
+    """Refuse a change of the chain after its log was closed."""
     raise health.gone()

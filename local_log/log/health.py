@@ -1,4 +1,4 @@
-"""Whether a log can be used: its disk may have failed, or it may be closed."""
+"""State of a log: usable, failed with its disk, or closed."""
 
 import logging
 from collections.abc import Callable
@@ -13,11 +13,11 @@ log = logging.getLogger(__name__)
 
 
 class LogHealth:
-    """See the module.
+    """Health of one log.
 
     Attributes:
-        failure: what its disk has failed with; None while it works.
-        is_closed: nothing is done for this log any more.
+        failure: error of its disk; None while it works.
+        is_closed: the log is closed.
     """
 
     __slots__ = ("_failed", "_name", "_path", "failure", "is_closed")
@@ -29,15 +29,15 @@ class LogHealth:
         self.is_closed = False
 
     def fail(self, error: OSError) -> NoReturn:
-        """Take no more appends: what the disk holds is unknown until a restart has recovered it.
+        """Take the log offline: the content of its disk is unknown until a restart recovers it.
 
-        Where the process has no descriptors or memory left, only this question fails: the
-        caller has left files and facts as they were. May be called on a pool thread. A log that was
-        closed has not failed: its files are gone because its partition is.
+        If the process lacks descriptors or memory, only this call fails; the caller has left files
+        and state unchanged. May be called on a pool thread. A closed log cannot fail: its files are
+        gone with its partition.
 
         Raises:
             LogClosed: the log was closed.
-            KafkaStorageError: in every other case.
+            KafkaStorageError: otherwise.
         """
         if self.is_closed:
             raise self.gone() from error
@@ -50,7 +50,7 @@ class LogHealth:
         self.refuse()
 
     def refuse(self) -> NoReturn:
-        """Say that the log is offline.
+        """Raise that the log is offline.
 
         Raises:
             KafkaStorageError: always.
@@ -58,13 +58,13 @@ class LogHealth:
         raise KafkaStorageError(f"{self._path} is offline: {self.failure}") from self.failure
 
     def gone(self) -> LogClosed:
-        """The error that says that the log was closed."""
+        """Make the error of a closed log."""
         return LogClosed(f"{self._name} is gone")
 
     def set_offline(self, error: OSError) -> None:
-        """Go offline because another partition's disk access on the same directory failed."""
+        """Go offline because a disk access of another partition in the same directory failed."""
         self.failure = self.failure or error
 
     def close(self) -> None:
-        """From here on whatever goes wrong is no failure of the disk."""
+        """Mark the log closed: later errors are not failures of the disk."""
         self.is_closed = True

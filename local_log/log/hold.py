@@ -1,15 +1,14 @@
-"""Local segments that a leader keeps for followers, although their local retention is over.
+"""Local segments that a leader keeps for followers after their local retention.
 
-A follower below the local log start is told that start, builds its state from the remote tier up
-to there, and fetches from there on. If the segments from there on went meanwhile, it would be sent
-back to the tier again and again. So the leader holds them for a while.
+A follower below the local log start gets that offset, builds its state from the remote tier up to
+there, and fetches from there on. If those segments were deleted meanwhile, it would be sent to the
+remote tier again, without end. So the leader holds them for a while.
 
-A hold keeps segments from local retention alone. The total retention and DeleteRecords raise the
-log start, and go before it; so does a disk that fills.
-DIFFERS: Apache Kafka holds nothing.
+A hold applies to local retention only. Total retention and DeleteRecords raise the log start and
+override it; so does a disk that fills up. DIFFERS: Apache Kafka has no hold.
 
-A follower that asks again and again, and never gets there, does not keep a log for ever: after
-`TIMES_MAX` times the hold's length it pauses as long as a hold lasts.
+A follower that asks repeatedly and never catches up does not keep a log permanently: after
+`TIMES_MAX` times its length a hold pauses for its length.
 """
 
 import logging
@@ -24,29 +23,29 @@ log = logging.getLogger(__name__)
 
 TIMES_MAX: Final = 6
 FREE_SHARE_MIN: Final = 0.1
-"""Nothing is held while less of the log directory's file system is free."""
+"""Minimum free part of the file system; below it nothing is held."""
 short_disks: Final = Seldom()
-"""A disk is short for all logs on it: one line a minute tells an operator enough."""
+"""One line a minute per disk, which affects all logs on it."""
 
 
 class LocalHold:
-    """See the module; one for each log, on the loop, but for `look_at_disk`.
+    """The hold of one log; on the loop, except `look_at_disk`.
 
     Attributes:
-        is_disk_short: the last look at the disk found less than `FREE_SHARE_MIN` free.
+        is_disk_short: the last check found less than `FREE_SHARE_MIN` free.
     """
 
     __slots__ = ("_held", "_since_ms", "is_disk_short")
 
     def __init__(self) -> None:
-        self._held: tuple[int, int] | None = None  # start and end of the time: read as one
+        self._held: tuple[int, int] | None = None  # start offset and end time, read as one
         self._since_ms = 0
         self.is_disk_short = False
 
     def begin(self, start_offset: int, *, now_ms: int, for_ms: int) -> None:
         """Hold the segments that end above `start_offset`; for 0 ms: none.
 
-        An earlier hold that is not over keeps its start where that is lower.
+        A lower start of an earlier hold that has not ended is kept.
         """
         if for_ms <= 0:
             return
@@ -57,25 +56,25 @@ class LocalHold:
             self._held = (min(start_offset, self.start_at(now_ms)), until_ms)
 
     def end(self) -> None:
-        """Hold nothing any more."""
+        """End the hold."""
         self._held = None
 
     def start_at(self, now_ms: int) -> int:
-        """Say from which offset on segments are held, by the wall clock; LONG_MAX: none are."""
+        """Return the offset from which segments are held, by the wall clock; LONG_MAX: none."""
         if self._held is None:
             return LONG_MAX
         start_offset, until_ms = self._held
         return start_offset if now_ms < until_ms else LONG_MAX
 
     def kept_from(self, now_ms: int) -> int:
-        """As `start_at`, but nothing is kept while the disk is short."""
+        """Return `start_at`, or LONG_MAX while the disk is short."""
         return LONG_MAX if self.is_disk_short else self.start_at(now_ms)
 
     def look_at_disk(self, disk: Disk, directory: Path, now_ms: int) -> None:
-        """Ask the disk of a log's directory, if segments are held; on a pool thread.
+        """Check the free space of a log's directory if segments are held; on a pool thread.
 
-        A disk that does not answer is short: a full one would take all logs of it offline, and
-        without a hold a follower builds its state once more.
+        Without an answer the disk counts as short: a full one would take all its logs offline, but
+        without a hold a follower only builds its state again.
         """
         if self.start_at(now_ms) == LONG_MAX:
             self.is_disk_short = False

@@ -1,22 +1,22 @@
-"""Who changes a log: the event loop, or a pool thread to which the loop has leased it.
+"""Ownership of a log: the event loop, or a pool thread to which the loop has leased it.
 
-A log is the loop's. For a follower the loop leases it (`grant`), one pool thread appends to it or
-truncates it, and the loop takes it back (`take_back`) when that call has ended, in whatever way.
-Both are called on the loop: no thread overtakes a question that the loop asks here. A log that is
-not leased is changed on the loop, by the same methods.
+A log belongs to the loop. For a follower the loop leases it (`grant`), one pool thread appends to
+it or truncates it, and the loop takes it back (`take_back`) when that call has ended, also after an
+error. Both are called on the loop, so its questions here are not overtaken. A log without a lease
+is changed on the loop, by the same methods.
 
-While a log is leased the loop may read it, and changes nothing of it:
+During a lease the loop may read the log, and changes nothing:
 
 | on the loop | leased for an append | leased for a truncation |
 |---|---|---|
-| `read`, `aborted_transactions` | as of before or after a batch | raise `LogIsTruncated` |
-| offsets, marks, sizes, epochs | each as of before or after a batch | likewise, or of the cut |
-| retention, a cleaner's swap | wait, by `when_here` | likewise |
-| rolls that are due, producers that expire | another time | likewise |
-| settings | may be replaced | likewise |
-| marks and log start, roles, closing | wait, by `when_here` | likewise |
+| `read`, `aborted_transactions` | state before or after a batch | raise `LogIsTruncated` |
+| offsets, marks, sizes, epochs | each before or after a batch | the same, or after the cut |
+| retention, a cleaner's swap | wait, by `when_here` | the same |
+| due rolls, expiry of producers | skipped | the same |
+| settings | may be replaced | the same |
+| marks and log start, roles, closing | wait, by `when_here` | the same |
 
-What reads and fsyncs on pool threads (look-ups, flushes, copies) never needed the log for itself.
+Reads and fsyncs on pool threads (look-ups, flushes, copies) need no lease.
 """
 
 from collections.abc import Callable
@@ -25,11 +25,11 @@ from local_log.errors import LogIsTruncated
 
 
 class LogLease:
-    """See the module.
+    """The lease of one log.
 
     Attributes:
         is_leased: a pool thread changes the log.
-        is_truncating: it may make it shorter.
+        is_truncating: it may shorten the log.
     """
 
     __slots__ = ("_waiting", "is_leased", "is_truncating")
@@ -39,31 +39,34 @@ class LogLease:
         self._waiting: list[Callable[[], object]] = []
 
     def grant(self, *, truncates: bool) -> None:
-        """A pool thread is about to change the log; on the loop.
+        """Lease the log to a pool thread; on the loop.
 
         Args:
-            truncates: it calls `truncate_to` or `truncate_fully_and_start_at`.
+            truncates: the thread calls `truncate_to` or `truncate_fully_and_start_at`.
         """
         assert not self.is_leased, "one change at a time"
         self.is_leased, self.is_truncating = True, truncates
 
     def take_back(self) -> None:
-        """The call on the pool has ended; on the loop. Whoever waits for the log comes first."""
+        """End the lease after the call on the pool; on the loop. Waiting callers run first."""
         assert self.is_leased, "it is here"
         self.is_leased = self.is_truncating = False
         waiting, self._waiting = self._waiting, []
         for here in waiting:
-            self.when_here(here)  # one before it may have leased the log
+            self.when_here(here)  # the one before may have leased the log
 
     def when_here(self, here: Callable[[], object]) -> None:
-        """Call `here` once the log is the loop's: at once, or at its return; on the loop."""
+        """Call `here` when the log is the loop's.
+
+        At once, or at the end of the lease; on the loop.
+        """
         if self.is_leased:
             self._waiting.append(here)
         else:
             here()
 
     def refuse_read(self) -> None:
-        """Refuse to read while the log is cut.
+        """Refuse to read during a truncation.
 
         Raises:
             LogIsTruncated: it is being cut.

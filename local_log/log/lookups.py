@@ -1,8 +1,8 @@
-"""What is looked up in a log on pool threads: it may wait for the disk.
+"""Look-ups in a log on pool threads, which may wait for the disk.
 
-Each look-up works on a copy of the segments while the loop appends, rolls and drops.
+Each works on a copy of the list of segments while the loop appends, rolls and drops.
 
-Raises, all of them: LogClosed, KafkaStorageError, as `LogSegments.on_a_copy`.
+All raise LogClosed and KafkaStorageError as `LogSegments.on_a_copy` does.
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def look(log: PartitionLog, work: Callable[[list[LogSegment]], T]) -> T:
-    """Look into the log, unless it is closed: files of another may have its names then."""
+    """Run `work` on the segments, unless the log is closed: its files may be another log's then."""
     found = log.segments.on_a_copy(work)
     if log.health.is_closed:
         raise log.health.gone()
@@ -30,14 +30,14 @@ def look(log: PartitionLog, work: Callable[[list[LogSegment]], T]) -> T:
 def make_ready(
     log: PartitionLog, offset: int, max_bytes: int, end: int, *, whole: bool = False
 ) -> None:
-    """Read what `PartitionLog.read` will look at, so that it need not wait.
+    """Load what `PartitionLog.read` will read, so that it does not wait.
 
     Args:
         log: the log.
         offset: as in `read`.
         max_bytes: as in `read`.
-        end: as `end_offset` in `read`.
-        whole: the batches themselves are read as well.
+        end: `end_offset` of `read`.
+        whole: load the batches themselves, too.
     """
 
     def read_all(segments: list[LogSegment]) -> None:
@@ -62,10 +62,10 @@ def make_ready(
 
 
 def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampedOffset | None:
-    """The first local record, at or above the log start, not older than `timestamp` (ms).
+    """Find the first local record at or above the log start not older than `timestamp` (ms).
 
     Raises:
-        CorruptMessage: the batch that holds the answer cannot be opened.
+        CorruptMessage: the batch of the record cannot be decoded.
     """
     return look(
         log,
@@ -79,10 +79,10 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampedOffset
 
 
 def max_timestamp(log: PartitionLog) -> TimestampedOffset | None:
-    """The first local record with the largest timestamp; None if no record has one.
+    """Find the first local record with the largest timestamp; None if no record has one.
 
     Raises:
-        CorruptMessage: the batch that holds the answer cannot be opened.
+        CorruptMessage: the batch of the record cannot be decoded.
     """
     return look(
         log,
@@ -93,7 +93,7 @@ def max_timestamp(log: PartitionLog) -> TimestampedOffset | None:
 
 
 def fits_batches(log: PartitionLog, chain: Sequence[EpochEntry]) -> bool:
-    """Whether each local batch is of the epoch that `chain` says."""
+    """Whether the epoch of each local batch is the one in `chain`."""
     cache = LeaderEpochCache(chain)
     return look(
         log,

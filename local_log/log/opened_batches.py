@@ -1,9 +1,9 @@
-"""Batches whose records are looked at before they are appended.
+"""Batches whose records are decoded before the append.
 
-Off the usual path: where each record is validated (compacted topics, a bound of its timestamp),
-and where `compression.type` is not `producer` and the batch has another codec: it is compressed
-again, as in Kafka. A large batch takes tens of milliseconds: a thread opens it, the event loop only
-a short one.
+This is needed if each record is validated (compacted topics, a limit of timestamps). It is also
+needed if `compression.type` is another codec than the batch's, which is then compressed again, as
+in Kafka. A large batch takes tens of milliseconds: a pool thread decodes it; the event loop decodes
+only short ones.
 """
 
 from enum import Enum, auto
@@ -26,22 +26,22 @@ from local_log.log.append_check import INFLATED_BYTES_MAX, Checked, check_record
 SHORT_BYTES = 4096
 SHORT_RECORDS = 1000
 SHORT_INFLATED_BYTES = 256 * 1024
-"""Up to all three a batch is opened where it is appended, in a few milliseconds at most."""
+"""Within all three limits the append decodes a batch itself, in a few milliseconds at most."""
 
 
 class Opening(Enum):
-    """Who opens a batch."""
+    """Place where a batch is decoded."""
 
     AT_ONCE = auto()
-    """The append, however long it takes."""
+    """In the append, whatever its size."""
     IF_SHORT = auto()
-    """The append, if it is short; else the append raises `MustBeOpened`."""
+    """In the append, if it is short; otherwise the append raises `MustBeOpened`."""
     DONE = auto()
-    """It was opened already."""
+    """Done already, before the append."""
 
 
 def _level(codec: Codec, config: LogConfig) -> int | None:
-    """The level of a codec that has some (KIP-390)."""
+    """Compression level of a codec that has levels (KIP-390); otherwise None."""
     return {
         Codec.GZIP: config.compression_gzip_level,
         Codec.LZ4: config.compression_lz4_level,
@@ -50,17 +50,17 @@ def _level(codec: Codec, config: LogConfig) -> int | None:
 
 
 def is_short(header: BatchHeader) -> bool:
-    """Whether the event loop may try to open the batch itself."""
+    """Whether the event loop may try to decode the batch."""
     return header.size_bytes <= SHORT_BYTES and header.record_count <= SHORT_RECORDS
 
 
 def opened_if_short(
     batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> bytearray | memoryview:
-    """As `opened`, where that takes a moment.
+    """Run `opened` for a short batch.
 
     Raises:
-        MustBeOpened: it takes longer.
+        MustBeOpened: the batch is not short.
     """
     if not is_short(header):
         raise MustBeOpened
@@ -78,19 +78,19 @@ def opened(
     *,
     inflated_bytes_max: int = INFLATED_BYTES_MAX,
 ) -> bytearray | memoryview:
-    """Validate the records of a batch whose header is right, and build it in the topic's codec.
+    """Validate the records of a batch with a valid header, and encode it in the topic's codec.
 
-    It is read and built in pieces: beside the batch and what becomes of it some hundred kilobytes
-    are held, and what its codec must remember.
+    It is inflated and deflated in pieces: besides the batch and its result only some hundred
+    kilobytes are held, and the state of the codec.
 
     Returns:
-        The batch to be appended: itself where it has the right codec.
+        The batch to append: `batch` itself if its codec is right.
 
     Raises:
-        InvalidRecord, InvalidTimestamp: of a record.
-        TooManyRecords, TooManyHeadersError, InflatedTooLargeError: a thread would be busy with it
-            for too long.
-        MessageTooLarge, RecordListTooLarge: it is too large in its new form, as in Kafka.
+        InvalidRecord, InvalidTimestamp: for a record.
+        TooManyRecords, TooManyHeadersError, InflatedTooLargeError: it would keep a thread busy for
+            too long.
+        MessageTooLarge, RecordListTooLarge: the result is too large, as in Kafka.
     """
     codec = Codec.of(header.codec)
     if config.compression_type != "producer":
@@ -108,7 +108,7 @@ def _recompressed(
     config: LogConfig,
     checked: Checked,
 ) -> bytearray:
-    """The same records in another codec, inflated and deflated in pieces."""
+    """Encode the same records in another codec, in pieces."""
     body = memoryview(batch)[HEADER_SIZE:]
     pieces = inflated(header.codec, body, max_bytes=checked.size_bytes)
     built, level = bytearray(HEADER_SIZE), _level(codec, config)

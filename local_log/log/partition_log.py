@@ -1,7 +1,7 @@
 """One partition's log on one disk: append, read and flush.
 
-The log keeps where it begins and ends. Each of its parts has its state to itself: others look at
-it, and change it by its methods alone.
+The log holds its start and end offsets. Each part owns its state: other modules read it, and change
+it only through methods of the part.
 
 | part | file | its state |
 |---|---|---|
@@ -13,13 +13,13 @@ it, and change it by its methods alone.
 | `LocalHold` | `hold.py` | the local segments that are kept for followers |
 | `LogLease` | `lease.py` | whether a pool thread changes the log, and who waits for that |
 
-Functions over a log stand beside: `truncation.py` cuts it, `retention.py` lets its oldest segments
-go, `lookups.py` looks into it on pool threads, `tier_segments.py` opens closed segments for the
-remote tier.
+Functions over a log are in other modules: `truncation.py` cuts it, `retention.py` deletes its
+oldest segments, `lookups.py` reads it on pool threads, `tier_segments.py` opens closed segments for
+the remote tier.
 
-All state is owned by the event loop's thread, which may lend the log to a pool thread for an append
-or a truncation (`lease.py`); what else may run on a pool thread says so. An append shows a batch
-when all of it is there: records, places, producers, then `LogSegments.tail`, then `log_end_offset`.
+The event loop's thread owns all state. It may lease the log to a pool thread for an append or a
+truncation (`lease.py`); other methods for pool threads say so. A batch becomes visible when it is
+complete: records, places, producers, then `LogSegments.tail`, then `log_end_offset`.
 
 Offsets: `end` exclusive, `last` inclusive. At all times log start <= local log start <= high
 watermark <= log end.
@@ -68,28 +68,28 @@ from runtime.executors import make_mutex
 
 
 class PartitionLog:
-    """See the module.
+    """The log of one partition; on the loop's thread unless a method says otherwise.
 
     Attributes:
-        health, segments, epoch_file, producers, cleaning, hold, loan: parts, see the module.
-        epochs: the epoch chain; its changes are kept in its file.
+        health, segments, epoch_file, producers, cleaning, hold, lease: parts, see the module.
+        epochs: the epoch chain; its changes are saved by `epoch_file`.
         adopted_epoch: see `Accepted`.
-        truncated_bytes: bytes that left the log when it was opened.
-        log_start_has_no_entry: the checkpoint is sound and never had an entry for this log; set by
+        truncated_bytes: bytes removed from the log when it was opened.
+        log_start_has_no_entry: the checkpoint is intact and never had an entry for this log; set by
             its reader.
-        log_start_offset: the first offset that a consumer may read, here or remotely.
-        log_start_known: False if the start of a tiered log was in a checkpoint that is gone.
+        log_start_offset: the first offset that a consumer may read, local or remote.
+        log_start_known: False if the start of a tiered log was in a lost checkpoint.
         log_end_offset: exclusive.
         high_watermark: first offset that is not committed.
-        copied_through: the last offset that the remote tier durably holds (inclusive); -1: none, or
-            the tier has not said it yet.
-        unvalidated_end: where the log ended when a leader took it over whose tier has not validated
-            it yet, or last did; -1: it is validated, or is not led.
+        copied_through: last offset durably in the remote tier (inclusive); -1: none, or not
+            reported by the tier yet.
+        unvalidated_end: log end when a leader took the log over whose tier has not validated it
+            yet; -1: it is validated, or not led.
         recovery_point: everything below (exclusive) survives a power cut.
-        has_damage: a damaged batch was met below the recovery point: the next start must read the
-            log whole, and validate.
-        changed: called on the loop when retention or a truncation have moved the ends, and when the
-            log goes offline: fetches that wait for this log look again.
+        has_damage: a damaged batch was found below the recovery point: the next start must read and
+            validate the whole log.
+        changed: called on the loop when retention or a truncation has moved an end, and when the
+            log goes offline: waiting fetches must check again.
     """
 
     __slots__ = (
@@ -169,10 +169,10 @@ class PartitionLog:
 
         flushed_end = log_end if request.is_clean else request.recovery_point or 0
         self.recovery_point = min(flushed_end, log_end)
-        self._unflushed_since_ms: int | None = None  # the first append after the last flush
+        self._unflushed_since_ms: int | None = None  # time of the first append after the last flush
         self._is_flush_asked = False
-        # Counted, under `_marks`, before a truncation changes anything: a flush beside it does not
-        # know what it has flushed.
+        # Counted, under `_marks`, before a truncation changes anything: a concurrent flush then
+        # discards its result.
         self._truncations, self._marks = 0, make_mutex()
 
     @classmethod
@@ -185,17 +185,17 @@ class PartitionLog:
         hooks: LogHooks | None = None,
         files: SmallFiles | None = None,
     ) -> "PartitionLog":
-        """Open (or begin) the log in a directory, which exists, repairing what needs it.
+        """Open (or begin) the log in an existing directory, with repairs where needed.
 
         Args:
-            request: which log, and what is known of it.
+            request: the log, and the known facts about it.
             topic_id: 16 raw bytes.
-            disk: files.
-            hooks: what the log asks of its manager.
-            files: for the small files of the directory; None: read and written as they are.
+            disk: file access.
+            hooks: calls to the manager.
+            files: for the small files of the directory; None: without checks.
 
         Raises:
-            LogRefused: the log contradicts what is known of it; nothing on disk was changed.
+            LogRefused: the log contradicts the known facts; nothing on disk was changed.
             OSError: the disk failed.
         """
         files = files or PlainFiles(disk, request.directory)
@@ -203,12 +203,12 @@ class PartitionLog:
         return cls(topic_id, request, found, disk=disk, files=files, hooks=hooks or LogHooks())
 
     def set_config(self, config: LogConfig) -> None:
-        """Replace the settings; index sizes hold from the next segment on."""
+        """Replace the settings; index sizes apply from the next segment on."""
         self.config = config
         self.segments.set_config(config)
         self.epoch_file.set_config(config)
 
-    # -- how far it reaches ---------------------------------------------------------------------
+    # -- ends -------------------------------------------------------------------------------------
 
     @property
     def size_bytes(self) -> int:
@@ -217,31 +217,31 @@ class PartitionLog:
 
     @property
     def local_log_start_offset(self) -> int:
-        """First offset that is readable here: the first segment's, or the log start inside it."""
+        """First local offset: that of the first segment, or the log start inside it."""
         return max(self.log_start_offset, self.segments.bases[0])
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset that a read_committed consumer may not see yet."""
+        """First offset that is not visible to read_committed consumers."""
         unstable = self.producers.states.first_unstable_offset()
         high_watermark = self.high_watermark
         return high_watermark if unstable is None or unstable > high_watermark else unstable
 
     def update_high_watermark(self, offset: int) -> None:
-        """Move the high watermark."""
+        """Set the high watermark."""
         assert offset <= self.log_end_offset, "the high watermark is at most the log end"
         self.high_watermark = offset
         self.producers.states.raise_high_watermark(offset)
 
     def raise_log_start(self, offset: int) -> None:
-        """Move the log start up in memory; where it is unknown, this says what it is.
+        """Raise the log start in memory, or set an unknown one.
 
-        The caller makes it durable (`flush` up to it, then the checkpoint), then calls
+        The caller makes it durable (`flush` up to it, then the checkpoint) and then calls
         `clip_chain`. An unknown start (its checkpoint was lost) may lie below the local one.
 
         Raises:
             OffsetOutOfRange: above the high watermark.
-            KafkaStorageError: the disk failed: it could not be made durable.
+            KafkaStorageError: the disk failed, so the start could not be made durable.
         """
         if self.health.failure is not None:
             self.health.refuse()
@@ -253,20 +253,20 @@ class PartitionLog:
         self.log_start_known = True
 
     def expire_below(self, offset: int) -> None:
-        """Move the log start up in memory: retention lets go of everything below."""
+        """Raise the log start in memory: retention deletes everything below."""
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.changed()
 
     def set_copied_through(self, last_offset: int, its_epoch: int) -> bool:
-        """Take note of how far the remote tier durably holds this log.
+        """Set the last offset of this log that is durably in the remote tier.
 
         Args:
             last_offset: inclusive.
             its_epoch: leader epoch of that offset in the remote copy.
 
         Returns:
-            False if this log's own chain has another epoch there: then it is about other data.
+            False if this log's chain has another epoch there: then the copy is of another lineage.
         """
         if last_offset >= self.log_end_offset or self.epochs.epoch_for(last_offset) != its_epoch:
             return False
@@ -274,21 +274,22 @@ class PartitionLog:
         return True
 
     def forget_copies(self) -> None:
-        """Forget how far the tier holds this log, until it says it again."""
+        """Reset `copied_through` until the tier reports it again."""
         self.copied_through = -1
 
     # -- the epoch chain ------------------------------------------------------------------------
 
     @property
     def last_fetched_epoch(self) -> int:
-        """The epoch of the last record, with which a follower asks for the next one; -1: none."""
+        """Epoch of the last record, as in a follower's Fetch; -1 without records."""
         epoch = self.epochs.epoch_for(self.log_end_offset - 1)
         return -1 if epoch is None else epoch
 
     def restored_chain(self, chain: Sequence[EpochEntry]) -> list[EpochEntry]:
-        """The chain, its epochs below the first segment taken from one that fits the batches.
+        """Return the chain with its epochs below the first segment taken from `chain`.
 
-        `EpochFile.write_ahead` writes it and `EpochFile.restore` takes it.
+        `chain` must fit the batches. `EpochFile.write_ahead` writes the result, `EpochFile.restore`
+        takes it.
         """
         first = self.segments.bases[0]
         below = [entry for entry in chain if entry.start_offset < first]
@@ -296,21 +297,21 @@ class PartitionLog:
         return LeaderEpochCache([*below, *here]).entries()
 
     def begin_unvalidated(self) -> None:
-        """A leader takes the log over, or its validation is withdrawn: note where it ends."""
+        """Note the log end: a leader takes the log over, or its validation is withdrawn."""
         self.unvalidated_end = self.log_end_offset
 
     def end_unvalidated(self) -> None:
-        """It is validated, or not led any more."""
+        """Note that the log is validated, or not led any more."""
         self.unvalidated_end = -1
 
     def chain_start(self, log_start: int) -> int:
-        """Where the chain is to begin in a log that begins at `log_start`.
+        """Return where the chain begins in a log that begins at `log_start`.
 
-        There, but it keeps the epoch of the last committed record. By it alone a follower of which
-        nothing else is left finds whether its leader's lineage is its own. A new leader's tier
-        finds by it that this lineage had records: so as long as these are not validated, the chain
-        keeps the epoch of the last one that was here when the log was taken over.
-        DIFFERS: Kafka's chain begins at the log start.
+        At `log_start`, but it keeps the epoch of the last committed record. From that epoch a
+        follower without other epochs finds whether its leader's lineage is its own. A new leader's
+        tier sees by it that this lineage had records. So until these are validated, the chain keeps
+        the epoch of the last one present at the take-over. DIFFERS: Kafka's chain begins at the log
+        start.
         """
         end = self.high_watermark
         if self.config.is_tiered and self.unvalidated_end >= 0:
@@ -318,7 +319,7 @@ class PartitionLog:
         return min(log_start, end - 1)
 
     def clip_chain(self, log_start: int) -> None:
-        """Forget the epochs below a log start that is durable, see `EpochFile.clip`."""
+        """Remove the epochs below a durable log start, see `EpochFile.clip`."""
         self.epoch_file.clip(self.chain_start(log_start))
         if log_start >= self.segments.bases[0]:
             self.epoch_file.forget_loss()
@@ -334,20 +335,20 @@ class PartitionLog:
         from_client: bool = True,
         opening: Opening = Opening.AT_ONCE,
     ) -> AppendInfo:
-        """Check one batch, give it its offsets and write it at the end.
+        """Check one batch, assign its offsets and append it.
 
         Args:
             batch: exactly one batch; base offset, leader epoch (and with LogAppendTime the
-                timestamp) are patched in place, the rest is written as it came.
+                timestamp) are patched in place, the rest is written unchanged.
             leader_epoch: this leader's epoch.
             now_ms: wall clock.
-            from_client: apply what only holds for producers (no control batches, sequences).
-            opening: who opens it where the topic's settings ask for that.
+            from_client: apply the rules for producers (no control batches, sequences).
+            opening: where it is decoded, if the topic's settings require that.
 
         Raises:
-            MustBeOpened: give it to `opening.opened` on a pool thread, and append what comes back.
-            KafkaError: what is wrong with it; nothing was written.
-            KafkaStorageError: the disk failed; the log takes nothing until a restart.
+            MustBeOpened: call `opened_batches.opened` on a pool thread, and append the result.
+            KafkaError: the batch breaks a rule; nothing was written.
+            KafkaStorageError: the disk failed; the log takes no appends until a restart.
         """
         assert not self.lease.is_leased, "its leader was paused before"
         if self.health.failure is not None:
@@ -387,23 +388,23 @@ class PartitionLog:
         leader_epoch: int = INT_MAX,
         asked_offset: int | None = None,
     ) -> Appended:
-        """Write batches that have their offsets and epochs already (replication, metadata).
+        """Append batches that have offsets and epochs (replication, metadata).
 
         Each batch is checked before it is written; those before a wrong one stay. Offsets ascend
-        and start at the log end or later (compacted logs have holes), epochs never fall, and the
-        chain has no entry without a record (`truncate_to` the log end cuts it): so no epoch that is
-        in the chain begins elsewhere afterwards.
+        and start at the log end or later (compacted logs have holes). Epochs never fall, and the
+        chain has no entry without a record (`truncate_to` the log end removes it). So no epoch in
+        the chain begins at another offset afterwards.
 
         Args:
             batches: the last one may be cut.
             now_ms: wall clock.
             leader_epoch: under which they were fetched; a batch of a later one ends the append.
-            asked_offset: the log end that the leader was asked with.
+            asked_offset: log end in the Fetch.
 
         Raises:
             CorruptMessage: framing or checksum of a batch is wrong.
             UnexpectedAppendOffset: a batch does not continue the log.
-            FallingEpoch: a batch is of an earlier epoch than the log's last one.
+            FallingEpoch: a batch has an older epoch than the log's last one.
             KafkaStorageError: the disk failed.
         """
         if self.health.failure is not None:
@@ -436,7 +437,7 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
     ) -> None:
-        """The durable part of an append, and everything that must follow from it."""
+        """Write one batch, and update all that depends on it."""
         segments = self.segments
         size = header.batch_length + LOG_OVERHEAD
         max_timestamp = header.max_timestamp
@@ -451,7 +452,7 @@ class PartitionLog:
                 self.epoch_file.assign(leader_epoch, first)
             position = active.size_bytes
             if not position:
-                active.created_ms = now_ms  # an empty one does not age
+                active.created_ms = now_ms  # an empty segment does not age
             active.append(batch, size, last, max_timestamp)
             segments.note_place(first, position, size)
             if header.producer_id >= 0:
@@ -476,7 +477,7 @@ class PartitionLog:
                 raise half_done(error, "an aborted transaction cannot be noted") from error
 
     def roll(self, now_ms: int | None = None) -> None:
-        """Close the active segment and begin a new one; nothing happens if it is empty."""
+        """Close the active segment and begin a new one, unless it is empty."""
         active = self.segments.active
         try:
             if active.size_bytes:
@@ -486,12 +487,11 @@ class PartitionLog:
             self.health.fail(error)
 
     def roll_if_due(self, now_ms: int) -> bool:
-        """Close the active segment if its time is up although nothing is being appended.
+        """Close the active segment if its time is over, also without an append.
 
-        Counted from its first append, or from the last one before it was opened here, by the wall
-        clock: records may carry times of long ago, and each pass would close the few that arrived
-        since the last one.
-        DIFFERS: Kafka rolls on append only, so the end of an idle topic is never copied.
+        Counted by the wall clock from its first append, or from the last one before it was opened
+        here. Record timestamps may be old; by them each pass would close the few records since the
+        last one. DIFFERS: Kafka rolls on append only, so the end of an idle topic is never copied.
         """
         active = self.segments.active
         if self.health.failure is not None or self.lease.is_leased or active.size_bytes == 0:
@@ -516,21 +516,21 @@ class PartitionLog:
         min_one_batch: bool = False,
         may_wait: bool = True,
     ) -> LogRead:
-        """Find the bytes of the batches from `offset` on, as regions to send; nothing is read.
+        """Find the regions of the batches from `offset` on, to be sent; reads no data.
 
         Args:
-            offset: first record wanted; the region starts with the batch that holds it.
+            offset: first record wanted; the region starts with its batch.
             max_bytes: limit of the regions' size.
             end_offset: batches at or after it are excluded (high watermark, last stable offset);
                 default: the log end.
-            min_one_batch: give the first batch whole although it is larger than `max_bytes`.
-            may_wait: False on the event loop: the disk must not be waited for.
+            min_one_batch: include the first batch even if it exceeds `max_bytes`.
+            may_wait: False on the event loop, which must not wait for the disk.
 
         Raises:
-            WouldWait: `lookups.make_ready` must be called on a pool thread first.
+            WouldWait: call `lookups.make_ready` on a pool thread first.
             OffsetOutOfRange: outside [log start, log end].
             OffsetIsRemote: at or above the log start, but below the local one.
-            LogIsTruncated: a pool thread cuts it.
+            LogIsTruncated: a pool thread is cutting it.
             KafkaStorageError: the disk failed.
         """
         self.lease.refuse_read()
@@ -553,18 +553,18 @@ class PartitionLog:
             self.health.fail(error)
 
     def note_damage(self) -> None:
-        """The next start is to read this log whole."""
+        """Make the next start read this log whole."""
         self.has_damage = True
 
     def aborted_transactions(
         self, start: int, end: int, *, may_wait: bool = True
     ) -> list[tuple[int, int]]:
-        """(producer id, first offset) of aborted transactions that touch [start, end).
+        """(producer id, first offset) of aborted transactions that overlap [start, end).
 
         Raises:
-            WouldWait: only the disk can tell, and it must not be waited for.
+            WouldWait: the answer needs the disk, without `may_wait`.
             CorruptFileError: a transaction index was changed since the log was opened.
-            LogIsTruncated: a pool thread cuts the log.
+            LogIsTruncated: a pool thread is cutting the log.
             KafkaStorageError: the disk failed.
         """
         self.lease.refuse_read()
@@ -584,13 +584,13 @@ class PartitionLog:
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether `flush.messages` records wait for fsync (the caller flushes)."""
+        """Whether `flush.messages` records are not fsynced (the caller flushes)."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     def flush_if_due(self, now_ms: int) -> bool:
         """Whether `flush.ms` has passed since the first unflushed append (the caller flushes).
 
-        Said once: while that flush waits for its thread or its disk, no other is wanted.
+        True only once: until that flush has ended, no other is wanted.
         """
         since = self._unflushed_since_ms
         if since is None or self._is_flush_asked or now_ms - since < self.config.flush_ms:
@@ -599,11 +599,10 @@ class PartitionLog:
         return True
 
     def flush(self, up_to: int | None = None) -> None:
-        """Fsync everything below `up_to` (default: the log end) and move the recovery point there.
+        """Fsync everything below `up_to` (default: log end), and raise the recovery point to it.
 
-        May run on a pool thread, several at a time, beside the loop that appends, rolls and
-        truncates. When it returns, everything below `up_to` that is still in the log survives a
-        power cut.
+        May run on a pool thread, several at a time, while the loop appends, rolls and truncates. On
+        return everything below `up_to` that is still in the log survives a power cut.
 
         Raises:
             LogClosed: the log was closed meanwhile.
@@ -622,7 +621,7 @@ class PartitionLog:
     def _flush(self, up_to: int | None) -> None:
         while True:
             truncations = self._truncations
-            # Before the segments are looked at: what is appended meanwhile may lie in a new one.
+            # Before the segments are listed: later appends may be in a new one.
             end = self.log_end_offset
             target = end if up_to is None else min(up_to, end)
             self.segments.on_a_copy(partial(self._fsync, target=target))
@@ -632,7 +631,7 @@ class PartitionLog:
                     break
 
     def _fsync(self, segments: list[LogSegment], target: int) -> None:
-        """Fsync what is not known to be safe below `target` (exclusive)."""
+        """Fsync everything not yet safe below `target` (exclusive)."""
         start, version = self.recovery_point, self.epoch_file.version
         names_are_new = fsync_between(segments, start, target)
         if version != self.epoch_file.durable_version:
@@ -646,7 +645,9 @@ class PartitionLog:
     # -- what a truncation changes ----------------------------------------------------------------
 
     def lower_marks(self, end: int) -> None:
-        """Before files change: nothing above `end` (exclusive) is durable or committed.
+        """Lower all marks before files change.
+
+        Nothing above `end` (exclusive) is safe or committed.
 
         Raises:
             OSError: the disk failed.
@@ -663,19 +664,19 @@ class PartitionLog:
         self._hooks.log_start_moved()
 
     def end_at(self, end: int) -> None:
-        """After files have changed: the log ends at `end` (exclusive)."""
+        """Set the log end (exclusive) after files have changed."""
         self.log_end_offset = end
         self.copied_through = min(self.copied_through, end - 1)
         self.segments.truncated()
         self.segments.end_at(end)
 
     def delete_later(self, paths: list[Path]) -> None:
-        """Have renamed files unlinked when nobody can need them any more."""
+        """Have renamed files unlinked after `file.delete.delay.ms`."""
         if not self.health.is_closed:
             self.delete(paths, self.config.file_delete_delay_ms)
 
     def delete(self, paths: list[Path], delay_ms: int = 0) -> None:
-        """Have renamed files unlinked after so many milliseconds."""
+        """Have renamed files unlinked after this delay."""
         if self._hooks.delete_later is not None:
             self._hooks.delete_later(paths, delay_ms)
             return
@@ -695,16 +696,16 @@ class PartitionLog:
         self.changed()
 
     def continue_from(self, old: "PartitionLog") -> None:
-        """Know what only memory knew of a log of which this one is the copy."""
+        """Take over the state that `old`, the log that this one copies, has in memory only."""
         self.copied_through, self.unvalidated_end = old.copied_through, old.unvalidated_end
         self.hold = old.hold
 
     def close(self, clean: bool = True, *, by_leaseholder: bool = False) -> None:
-        """Let go of all files; `clean` also writes what saves the next start its recovery.
+        """Release all files; `clean` also writes what saves the next start a recovery.
 
         Args:
             clean: see above.
-            by_leaseholder: the log is leased by the caller, whose pool thread has ended.
+            by_leaseholder: the caller holds the lease, and its pool thread has ended.
 
         Raises:
             KafkaStorageError: the disk failed: the next start must recover.
@@ -720,8 +721,8 @@ class PartitionLog:
             except OSError as error:
                 self.health.fail(error)
         self.health.close()
-        # From here on another log may have this name: nothing may be done by it any more.
-        self.changed = _notify_none  # a waiting partition holds the log: both were in a cycle
+        # From here on another log may have this name: this one must change nothing.
+        self.changed = _notify_none  # a waiting partition holds the log: a cycle
         self.epoch_file.close()
         self.producers.close()
         self.cleaning.close()

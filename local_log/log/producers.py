@@ -1,9 +1,8 @@
-"""What one log remembers of its producers, in memory and in its snapshot files.
+"""Producers of one log, in memory and in snapshot files.
 
-A roll keeps a snapshot of the producers. With very many of them it keeps their state as it is at
-that moment, and the flush that follows writes it on a pool thread. A kill before that leaves no
-file: the next start begins with an older snapshot and reads the batches after it, as for a snapshot
-that is damaged.
+A roll keeps a snapshot of the producers. With very many of them it freezes their state in memory,
+and the flush that follows writes it on a pool thread. A kill before that leaves no file: the next
+start begins with an older snapshot and reads the batches after it, as for a damaged snapshot.
 """
 
 import logging
@@ -21,14 +20,14 @@ from runtime.executors import make_mutex
 log = logging.getLogger(__name__)
 
 PRODUCERS_AT_ONCE_MAX: Final = 40
-"""So many are written by the roll itself."""
+"""Limit up to which the roll itself writes the snapshot."""
 
 
 class LogProducers:
-    """See the module.
+    """Producers of one log.
 
     Attributes:
-        states: up to the log end; another object after a truncation.
+        states: up to the log end; replaced by a truncation.
         snapshots: the files.
     """
 
@@ -36,13 +35,15 @@ class LogProducers:
 
     def __init__(self, states: ProducerStates, snapshots: ProducerSnapshots, disk: Disk) -> None:
         self.states, self.snapshots, self._disk = states, snapshots, disk
-        # Snapshots to be written: offset and a state that will not change any more.
+        # Snapshots to write: offset, and a frozen state.
         self._due: deque[tuple[int, Mapping[int, ProducerState]]] = deque()
         self._mutex = make_mutex()
         self._is_closed = False
 
     def begin_segment(self, base_offset: int) -> None:
-        """Keep what is known where a new segment begins; of very many producers later.
+        """Keep the state at the start of a new segment.
+
+        A snapshot of very many is written later.
 
         Raises:
             OSError: the disk failed.
@@ -55,9 +56,9 @@ class LogProducers:
             self._due.append((base_offset, self.states.freeze()))
 
     def write_due(self) -> None:
-        """Write the snapshots that wait for it; on any thread.
+        """Write the waiting snapshots; on any thread.
 
-        The log can do without them: a snapshot that cannot be written is excluded.
+        The log can do without them: one that cannot be written is dropped.
         """
         while self._due:
             with self._mutex:
@@ -72,7 +73,7 @@ class LogProducers:
                 self._due.popleft()
 
     def cut(self, segments: Sequence[LogSegment], *, start: int, end: int) -> None:
-        """Go back to what was known at `end`, where the log ends now.
+        """Return to the state at `end`, the new log end.
 
         Args:
             segments: of the log.
@@ -88,9 +89,9 @@ class LogProducers:
         self.states = build_producers(segments, self.snapshots, start=start, end=end)
 
     def write_last(self, end: int) -> None:
-        """Write a snapshot at the log end, which saves the next start its recovery."""
+        """Write a snapshot at the log end, which saves the next start a recovery."""
         self.write_due()
-        is_expected = end in self.snapshots.offsets  # one that came late may have failed
+        is_expected = end in self.snapshots.offsets  # an earlier write of it may have failed
         if not is_expected or not self._disk.exists(self.snapshots.path(end)):
             self.snapshots.write(end, self.states.dump())
 
@@ -100,7 +101,7 @@ class LogProducers:
             self._disk.fsync_path(self.snapshots.path(offset))
 
     def close(self) -> None:
-        """Write nothing more: the directory may have another name, and its name another log."""
+        """Write nothing more: the directory may have a new name, and another log the old one."""
         with self._mutex:
             self._is_closed = True
             self._due.clear()

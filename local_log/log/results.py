@@ -1,4 +1,4 @@
-"""What a log answers, and what it asks of its manager."""
+"""Results of a log, and its calls to the manager."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ from runtime.disk import FileRegion
 
 
 class AppendInfo(NamedTuple):
-    """What became of an append.
+    """Result of an append.
 
     Attributes:
-        first_offset, last_offset: inclusive; of the earlier append if it was a repeat.
-        log_append_time_ms: the stamp given, -1 if the producer's timestamps stay.
+        first_offset, last_offset: inclusive; for a duplicate those of the earlier append.
+        log_append_time_ms: assigned timestamp, -1 if the producer's timestamps stay.
         is_duplicate: nothing was written.
     """
 
@@ -28,23 +28,24 @@ class AppendInfo(NamedTuple):
 
 
 class Ended(Enum):
-    """Why batches of a leader were written no further."""
+    """Reason for the end of an append of a leader's batches."""
 
     ALL = auto()
     """All bytes are written."""
     CUT = auto()
-    """The last batch is not there as a whole, as the answer to a Fetch may end."""
+    """The last batch is incomplete, as the answer to a Fetch may end."""
     NEWER_EPOCH = auto()
-    """A batch is of a later epoch than the leader's: another leader wrote it meanwhile."""
+    """A batch has a later epoch than the leader's: another leader has written it meanwhile."""
 
 
 class Appended(NamedTuple):
-    """What was written of some batches.
+    """The appended part of some batches.
 
     Attributes:
         first_offset: of the first batch; -1 if nothing was written.
         last_offset: of the last record (inclusive); -1 if nothing was written.
-        size_bytes: of these batches; 0 with `Ended.CUT` brings nobody forward: no batch was whole.
+        size_bytes: of these batches; 0 with `Ended.CUT`: no batch was complete, and a retry is
+            needed.
     """
 
     first_offset: int
@@ -54,7 +55,7 @@ class Appended(NamedTuple):
 
 
 class LogRead(NamedTuple):
-    """Bytes to send: whole batches, but the last may be cut at the byte limit (clients skip it).
+    """Regions to send: whole batches, except that the last may be cut at the byte limit.
 
     Attributes:
         first_batch_offset: base offset of the first batch, -1 if there are no bytes.
@@ -69,12 +70,12 @@ class LogRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """Which segments of a log are to go.
+    """Segments of a log to delete.
 
     Attributes:
         dropped: (base offset, reason) of each, oldest first.
-        log_start_offset: where the log begins now; durable before the segments go.
-        decided_ms: when this was decided, by the wall clock.
+        log_start_offset: new log start; durable before the segments are deleted.
+        decided_ms: time of the decision, by the wall clock.
     """
 
     dropped: tuple[tuple[int, Reason], ...]
@@ -84,17 +85,17 @@ class Expiry:
 
 @dataclass(slots=True)
 class LogHooks:
-    """What a log asks of its manager.
+    """Calls of a log to its manager.
 
     Attributes:
-        delete_later: unlink these renamed files after so many milliseconds; None: at once.
-        rolled: a segment was closed and wants flushing.
-        failed: the disk failed; the directory is to go offline.
-        before_truncation: lower recovery point, high watermark and whatever else says how far this
-            log reaches to at most this end offset (exclusive); returns when that is durable. Called
-            before any file changes.
-        aborted: what is known of transaction indexes; one for all logs of a manager.
-        log_start_moved: make the log start durable: a truncation has moved it.
+        delete_later: unlink these renamed files after this many milliseconds; None: at once.
+        rolled: a segment was closed and needs a flush.
+        failed: the disk failed; the directory must go offline.
+        before_truncation: lower recovery point, high watermark and all other marks of this log to
+            at most this end offset (exclusive); returns when that is durable. Called before any
+            file changes.
+        aborted: cache of transaction indexes, shared by all logs of a manager.
+        log_start_moved: make the log start durable after a truncation moved it.
     """
 
     delete_later: Callable[[list[Path], int], None] | None = None

@@ -1,7 +1,7 @@
-"""The old end of a log: what has expired is decided on, taken out, renamed and unlinked.
+"""The old end of a log: expired segments are chosen, removed from the list, renamed, unlinked.
 
-In this order a kill between any two steps leaves nothing wrong: the log start is raised in memory
-(`expire`), made durable by the caller, and only then segments go.
+A kill between any two steps does no harm: the log start is raised in memory (`expire`) and made
+durable by the caller before segments are deleted.
 """
 
 import logging
@@ -26,21 +26,21 @@ log = logging.getLogger(__name__)
 
 
 def learn_ages(partition_log: PartitionLog, now_ms: int) -> None:
-    """Read what `expire` will ask of the disk; on a pool thread.
+    """Load what `expire` will read from the disk; on a pool thread.
 
     Raises:
-        LogClosed, KafkaStorageError: as `LogSegments.on_a_copy`.
+        LogClosed, KafkaStorageError: from `LogSegments.on_a_copy`.
     """
     if not partition_log.is_offline:
         partition_log.hold.look_at_disk(partition_log.disk, partition_log.directory, now_ms)
-        # A log that begins again has none for a moment.
+        # A log that is restarted has no segments for a moment.
         partition_log.segments.on_a_copy(lambda some: some and _decide(partition_log, some, now_ms))
 
 
 def expire(
     partition_log: PartitionLog, now_ms: int, *, release_copied: bool = False
 ) -> Expiry | None:
-    """Decide what has expired, see `retention_policy`, and raise the log start over it in memory.
+    """Find expired segments (`retention_policy`), and raise the log start over them in memory.
 
     The caller makes the new log start durable (`flush` up to it, then its checkpoint) before it
     calls `take_out`.
@@ -48,11 +48,11 @@ def expire(
     Args:
         partition_log: the log.
         now_ms: wall clock.
-        release_copied: whatever is copied is to go from here, as if its local retention were
-            over; the total retention holds nevertheless.
+        release_copied: also delete copied segments within local retention; total retention still
+            applies.
 
     Returns:
-        What is to go; None if nothing is, and nothing was done.
+        The segments to delete; None if there are none, and nothing changed.
 
     Raises:
         KafkaStorageError: the disk failed.
@@ -99,14 +99,14 @@ def _decide(
 
 
 def take_out(partition_log: PartitionLog, expiry: Expiry) -> tuple[tuple[int, Reason], ...]:
-    """Take expired segments out of the log; `rename_leaving` must follow, then `delete_later`.
+    """Remove expired segments from the log's list; then call `rename_leaving`, `delete_later`.
 
-    Segments that went meanwhile for another reason (a truncation) are passed over. Those that
-    only their copies let go stay where the tier has taken back what it said of them since, or a
-    follower was told to begin there since.
+    Segments removed meanwhile (by a truncation) are skipped. Segments that may be deleted only
+    because of their copies stay if the tier has lowered `copied_through` since, or a follower was
+    directed to them.
 
     Returns:
-        (base offset, reason) of each that went.
+        (base offset, reason) of each removed one.
 
     Raises:
         KafkaStorageError: the disk failed.
@@ -122,7 +122,7 @@ def take_out(partition_log: PartitionLog, expiry: Expiry) -> tuple[tuple[int, Re
         if base_offset != found or end > safe_below or is_held(reason, end, held_from):
             break
         count += 1
-    # What a cleaner reads goes the next time.
+    # Segments that a cleaner reads are deleted by a later pass.
     is_kept = partition_log.is_offline or partition_log.cleaning.is_running
     if is_kept or not count:
         return ()
@@ -147,7 +147,7 @@ def take_out(partition_log: PartitionLog, expiry: Expiry) -> tuple[tuple[int, Re
 
 
 def rename_leaving(partition_log: PartitionLog) -> list[Path]:
-    """Rename the files of segments that were taken out; on a pool thread or the loop's.
+    """Rename the files of removed segments; on a pool thread or the loop's.
 
     Returns:
         The new names.
@@ -163,17 +163,17 @@ def rename_leaving(partition_log: PartitionLog) -> list[Path]:
 
 
 class _Facts(Sequence[SegmentFacts]):
-    """What retention must know of segments, found out for those that it asks for.
+    """Retention facts of segments, computed on access.
 
-    Retention asks from the oldest on and stops at the first that stays: of a log of thousands of
-    segments it looks at one.
+    Retention reads from the oldest one on and stops at the first that stays: usually it reads one
+    of thousands.
     """
 
     def __init__(self, segments: Sequence[LogSegment], log_end: int) -> None:
         self._segments, self._log_end = segments, log_end
 
     def __len__(self) -> int:
-        """How many segments there are."""
+        """Number of segments."""
         return len(self._segments)
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]  # an int here
@@ -182,7 +182,9 @@ class _Facts(Sequence[SegmentFacts]):
             index += len(self._segments)
         segment = self._segments[index]
         is_last = index + 1 == len(self._segments)
-        is_empty = is_last and segment.size_bytes == 0  # its age is not asked for: no file either
+        is_empty = (
+            is_last and segment.size_bytes == 0
+        )  # its age is not needed, and it may have no file
         return SegmentFacts(
             segment.base_offset,
             self._log_end if is_last else self._segments[index + 1].base_offset,

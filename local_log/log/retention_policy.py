@@ -1,17 +1,17 @@
-"""Which old segments may go: pure arithmetic over facts.
+"""Chooses the old segments to delete: pure arithmetic over facts.
 
-Segments go oldest first and without gaps. A segment may go if everything in it is below the high
-watermark and (a) wholly below the log start, or (b) too old or too much, and, where the topic is
-copied to the remote tier, known to lie there durably. Equality counts the same way in both tiers:
-a segment goes when its age is *above* the limit and when *removing* it keeps at least the size
-limit.
+Segments are deleted oldest first and without gaps. A segment may be deleted if everything in it is
+below the high watermark and (a) wholly below the log start, or (b) beyond a limit of age or size.
+If the topic is copied to the remote tier, (b) requires that it is durably there. Equality counts
+the same way in both tiers: a segment is deleted if its age is *above* the limit, and if the log
+*without* it keeps at least the size limit.
 
-What a topic keeps remotely is given up by the tier alone (RaiseLogStart), also when nothing more is
-copied (`remote.log.copy.disable`): a local segment that is not copied is younger than some remote
-one perhaps, and a log start raised over it would delete both. Where nothing is remote the tier
-raises it over local segments.
+Only the tier gives up remote data of a topic (RaiseLogStart), also when nothing more is copied
+(`remote.log.copy.disable`). A local segment that is not copied may be younger than a remote one,
+and a log start raised over it would delete both. Without remote data the tier raises it over local
+segments.
 
-What is held for followers (`hold.py`) stays although its local retention is over.
+Segments held for followers (`hold.py`) stay although their local retention is over.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from local_log.config import LONG_MAX, LogConfig
 
 
 class Reason(Enum):
-    """Why a segment goes."""
+    """Reason for deleting a segment."""
 
     LOG_START = "log start moved past it"
     TIME = "older than retention.ms"
@@ -33,12 +33,12 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """A segment as retention sees it.
+    """Retention's view of a segment.
 
     Attributes:
         base_offset: first offset, inclusive.
-        end_offset: the next segment's base or the log end, exclusive.
-        timestamp_ms: the time its age is counted from.
+        end_offset: base offset of the next segment, or the log end, exclusive.
+        timestamp_ms: begin of its age.
     """
 
     base_offset: int
@@ -49,11 +49,11 @@ class SegmentFacts:
 
 @dataclass(frozen=True, slots=True)
 class RetentionFacts:
-    """The rest of what retention must know.
+    """Retention's view of a log.
 
     Attributes:
         copied_through: last offset (inclusive) durably in the remote tier, -1 if unknown.
-        held_from: segments that end above it are held for followers; LONG_MAX: none are.
+        held_from: segments that end above it are held for followers; LONG_MAX: none.
     """
 
     log_start_offset: int
@@ -65,12 +65,12 @@ class RetentionFacts:
 
 @dataclass(frozen=True, slots=True)
 class RetentionDecision:
-    """What to do now.
+    """Decision for one log.
 
     Attributes:
-        drop: reasons, one for each of the oldest segments that go.
-        roll_active: the active segment must be closed first (it goes too, or must be copied).
-        raises_log_start: dropping loses offsets: the log start moves to the first segment left.
+        drop: reasons, one for each of the oldest segments to delete.
+        roll_active: the active segment must be closed first (to be deleted or copied).
+        raises_log_start: offsets are lost: the log start moves to the first segment left.
     """
 
     drop: tuple[Reason, ...]
@@ -85,14 +85,14 @@ def decide(
     *,
     size_bytes: int | None = None,
 ) -> RetentionDecision:
-    """Decide for one log.
+    """Decide on one log.
 
     Args:
-        segments: all of them, oldest first; the last one is active. They are asked for up to the
-            first that stays, and the active one.
+        segments: all of them, oldest first; the last one is active. Only those up to the first that
+            stays are accessed, and the active one.
         log: offsets and the time.
         config: the topic's settings.
-        size_bytes: of all segments together; None: their sum.
+        size_bytes: of all segments together; None: computed.
     """
     tiered = config.remote_storage_enable
     reasons: list[Reason] = []
@@ -117,17 +117,17 @@ def decide(
     if len(reasons) == len(segments):
         roll_active = True
     elif config.copies_to_remote and active.size_bytes and active.end_offset <= log.high_watermark:
-        # It must be copied before it may go, and only closed segments are copied.
+        # It must be copied before its deletion, and only closed segments are copied.
         roll_active = _expired(active, active.size_bytes, log.now_ms, config) is not None
     raises = not tiered and any(reason is not Reason.LOG_START for reason in reasons)
     return RetentionDecision(tuple(reasons), roll_active, raises)
 
 
 def is_held(reason: Reason, end_offset: int, held_from: int) -> bool:
-    """Whether a segment stays for followers that would go for this reason.
+    """Whether a segment that would be deleted for this reason is held for followers.
 
     Args:
-        reason: why it would go.
+        reason: of its deletion.
         end_offset: of the segment, exclusive.
         held_from: see `RetentionFacts`.
     """

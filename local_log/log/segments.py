@@ -1,12 +1,13 @@
-"""The segments of one log: which there are, where batches lie, how segments come and go.
+"""The segments of one log: their list, places of batches, creation and deletion.
 
-The lists are changed by one thread at a time, see `lease`. What reads on a pool thread beside it
-works on a copy (`on_a_copy`): appends, rolls and drops continue. A read on the loop beside an
-append on a pool thread looks no further than `tail`, which is set when a batch is wholly there.
+One thread at a time changes the lists, see `lease`. Concurrent reads on pool threads use a copy
+(`on_a_copy`): appends, rolls and drops continue. A read on the loop during an append on a pool
+thread ends at `tail`, which is set when a batch is complete.
 
-A log of thousands of segments lets them go in one step, in memory; their files are renamed away on
-a pool thread (`rename_leaving`). Until then a start finds them again and lets them go again: the
-log start is on the disk before. A caller that needs one of their names renames the rest first.
+A log of thousands of segments removes them from its list in one step, in memory; their files are
+renamed on a pool thread (`rename_leaving`). A start in between finds them and removes them again,
+because the log start was durable before. A caller that needs one of their names renames the rest
+first.
 """
 
 import logging
@@ -38,20 +39,20 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RECENT_BATCHES: Final = 512
-"""Places of the newest batches are kept in two generations of so many; the older one goes whole."""
+"""Size of each of the two generations of recent places; the older one is dropped whole."""
 
 
 class LogSegments:
-    """See the module.
+    """Segments of one log.
 
     Attributes:
         all: oldest first, the last one active.
         bases: their base offsets.
         closed_bytes: bytes of all but the active one.
-        active: the one that is written.
-        roll_ms: so long after its first batch the active segment is closed.
+        active: the segment that takes appends.
+        roll_ms: time from its first batch until the active segment is closed.
         tail: log end (exclusive), the active segment and its bytes, all three of one moment.
-        aborted: those that have a transaction index.
+        aborted: segments with a transaction index.
     """
 
     __slots__ = (
@@ -93,15 +94,15 @@ class LogSegments:
         self.active = segments[-1]
         self.tail = 0, self.active, 0
         self.aborted = AbortedIndexes(segments, cache)
-        # Counted when segments have left the lists, before their files change names, and at each
-        # truncation: pool threads that worked on a copy see that they must look again.
+        # Counted when segments are removed from the lists, before their files change names, and at
+        # each truncation: pool threads with a copy then repeat their work.
         self._changes = 0
         self.closed_bytes = 0
         # Base offset -> position and size of the newest batches of the active segment.
         self._recent: dict[int, tuple[int, int]] = {}
         self._older: dict[int, tuple[int, int]] = {}
         self._has_logged_damage = self._has_gaps = False
-        # Those that have left the lists and still have their names, oldest first.
+        # Segments removed from the lists whose files are not renamed yet, oldest first.
         self._leaving: deque[tuple[LogSegment, ProducerSnapshots]] = deque()
         self._renaming = make_mutex()  # the loop may wait for it
         self._repairing = make_mutex()  # held while a file is written: `close` waits for it
@@ -115,24 +116,24 @@ class LogSegments:
         return self.closed_bytes + self.active.size_bytes
 
     def index_of(self, offset: int) -> int:
-        """Which one holds `offset`, if any does; the first one for lower offsets."""
+        """Index of the segment that holds `offset`, if any does; 0 for lower offsets."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def end_of(self, segment: LogSegment, log_end: int) -> int:
-        """The next segment's base offset, or the log end (exclusive)."""
+        """Base offset of the next segment, or the log end (exclusive)."""
         if segment is self.active:
             return log_end
         return self.bases[bisect_right(self.bases, segment.base_offset)]
 
     def set_config(self, config: LogConfig) -> None:
-        """Replace the settings; index sizes hold from the next segment on."""
+        """Replace the settings; index sizes apply from the next segment on."""
         self._config = config
         for segment in self.all:
             segment.index_interval_bytes = config.index_interval_bytes
         self._set_roll_ms()
 
     def _set_roll_ms(self) -> None:
-        """Segments of many partitions are not to be closed all at once."""
+        """Set `roll_ms`, with jitter so that many partitions do not roll at once."""
         config = self._config
         segment_ms = config.segment_ms
         if config.compacts:  # only closed segments are cleaned
@@ -148,17 +149,17 @@ class LogSegments:
     # -- where batches lie ----------------------------------------------------------------------
 
     def end_at(self, log_end: int) -> None:
-        """Let reads see what is written, up to `log_end` (exclusive)."""
+        """Make everything written up to `log_end` (exclusive) visible to reads."""
         active = self.active
         self.tail = log_end, active, active.size_bytes
 
     def find(
         self, offset: int, max_bytes: int, end: int, *, min_one_batch: bool, may_wait: bool
     ) -> LogRead:
-        """See `PartitionLog.read`; `offset` is in the segments and below `end`.
+        """Find regions for `PartitionLog.read`; `offset` is in the segments and below `end`.
 
         Raises:
-            WouldWait, CorruptMessage: as `locate`.
+            WouldWait, CorruptMessage: from `locate`.
             OSError: the disk failed.
         """
         log_end, active, active_bytes = self.tail
@@ -197,11 +198,11 @@ class LogSegments:
     def locate(
         self, offset: int, log_end: int, *, may_wait: bool
     ) -> tuple[LogSegment, int, BatchHeader] | None:
-        """The batch that holds `offset`, or the next one after a hole.
+        """Find the batch that holds `offset`, or the next one after a hole.
 
         Raises:
             CorruptMessage: a damaged batch may hold it. Its bytes are not sent: by its header they
-                end before `offset`, and a client that checks no checksums would ask for ever.
+                end before `offset`, and a client that checks no checksums would retry without end.
         """
         segments = self.all[self.index_of(offset) :]
         following, located = log_end, None
@@ -220,7 +221,7 @@ class LogSegments:
         return located
 
     def position_of(self, segment: LogSegment, end: int, log_end: int, *, may_wait: bool) -> int:
-        """First byte in `segment` of the batch that reaches to `end` or beyond."""
+        """First byte in `segment` of the batch that contains or follows `end`."""
         if end >= self.end_of(segment, log_end):
             return segment.size_bytes
         recent = None
@@ -232,19 +233,19 @@ class LogSegments:
         return segment.size_bytes if found is None else found[0]
 
     def check_resident(self, found: LogRead) -> None:
-        """Refuse to read what `find` has found while it is not in memory.
+        """Check that the regions of a `find` are in memory.
 
         Raises:
-            WouldWait: it is not.
+            WouldWait: they are not.
         """
         for region in found.regions:
             if not self._disk.is_resident(region.file, region.position, region.size_bytes):
                 raise WouldWait(str(region.file.path))
 
     def sound(self, found: LogRead) -> LogRead:
-        """Check what `find` has found, and leave out the first damaged batch and all behind it.
+        """Check the batches of a `find`, and cut them before the first damaged one.
 
-        For logs whose readers must never meet a wrong byte: they are read, on this thread.
+        For logs whose readers must never get a wrong byte. Reads the data, on this thread.
 
         Raises:
             CorruptMessage: the first batch is damaged.
@@ -266,7 +267,7 @@ class LogSegments:
         )
 
     def refuse_damage(self, path: Path | str, position: int, offset: int) -> NoReturn:
-        """Say, and note once, that a batch is damaged.
+        """Raise that a batch is damaged, and log it once per log.
 
         Raises:
             CorruptMessage: always.
@@ -278,7 +279,7 @@ class LogSegments:
         raise CorruptMessage(problem)
 
     def note_place(self, base_offset: int, position: int, size: int) -> None:
-        """Note where a batch was written: consumers at the log end look at no index or file."""
+        """Note the place of a batch: reads at the log end then need no index or file."""
         recent = self._recent
         if len(recent) >= RECENT_BATCHES:
             self._older = recent
@@ -286,21 +287,22 @@ class LogSegments:
         recent[base_offset] = (position, size)
 
     def recent_place(self, base_offset: int) -> tuple[int, int] | None:
-        """Position and size of the batch that begins there, if it is remembered.
+        """Position and size of the batch that begins there, in the active segment.
 
-        It is in the active segment.
+        None if unknown.
         """
         return self._recent.get(base_offset) or self._older.get(base_offset)
 
     def forget_places(self) -> None:
-        """Forget them: there is another active segment, or it was truncated."""
+        """Clear all places: the active segment changed, or was truncated."""
         self._recent = {}
         self._older = {}
 
     def note_gap(self, first: int, end: int) -> None:
-        """Remember that offsets are missing rightly, before [first, end) are; it may be empty.
+        """Note durably that the log has valid gaps, before [first, end), possibly empty, is one.
 
-        A leader's cleaner took them. A start would else take the gap for damage, and cut the log.
+        The leader's cleaner made it. Otherwise a start would take the gap for damage and cut the
+        log.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -312,7 +314,7 @@ class LogSegments:
                 self._health.fail(error)
             self._has_gaps = True
 
-    # -- a segment is begun ---------------------------------------------------------------------
+    # -- rolls ------------------------------------------------------------------------------------
 
     def roll(self, base_offset: int, now_ms: int, begin: Callable[[int], None]) -> None:
         """Close the active segment and begin a new one.
@@ -320,17 +322,17 @@ class LogSegments:
         Args:
             base_offset: of the new one, the log end.
             now_ms: wall clock.
-            begin: called with `base_offset` when its files are there, before anything is closed.
+            begin: called with `base_offset` once its files exist, before anything is closed.
 
         Raises:
-            OSError: the disk failed; the active segment continues, unless it is half closed.
+            OSError: the disk failed; the active segment stays active, unless it is half closed.
         """
         self.active.prepare_inactive()
         try:
             segment = self._create(base_offset, now_ms)
             begin(base_offset)
         except OSError:
-            # The old segment continues, perhaps past this offset: no file may begin there.
+            # The old segment stays active, perhaps beyond this offset: no file may begin there.
             for suffix in SEGMENT_SUFFIXES:
                 self._disk.unlink(path_of(self._directory, base_offset, suffix))
             raise
@@ -356,10 +358,13 @@ class LogSegments:
         segment.index_interval_bytes = self._config.index_interval_bytes
         return segment
 
-    # -- segments are cleaned -------------------------------------------------------------------
+    # -- cleaning ---------------------------------------------------------------------------------
 
     def closed(self, bases: Sequence[int]) -> list[LogSegment] | None:
-        """The closed neighbours with these base offsets; None if they are not there as such."""
+        """Return the closed neighbours with these base offsets.
+
+        None if they are no longer there.
+        """
         first = bisect_left(self.bases, bases[0])
         end = first + len(bases)
         if self.bases[first:end] != list(bases) or end >= len(self.bases):
@@ -367,9 +372,9 @@ class LogSegments:
         return self.all[first:end]
 
     def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
-        """Put one segment into the place of some closed neighbours.
+        """Replace some closed neighbours by one segment.
 
-        Readers must find it before files change names.
+        Must precede the renaming of files, since readers need it.
         """
         first = bisect_left(self.bases, old[0].base_offset)
         new.index_interval_bytes = self._config.index_interval_bytes
@@ -379,16 +384,16 @@ class LogSegments:
         self.aborted.changed(self.all)
         self.closed_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
 
-    # -- segments go ----------------------------------------------------------------------------
+    # -- deletion and truncation ------------------------------------------------------------------
 
     def take_oldest(self, count: int, snapshots: ProducerSnapshots) -> list[LogSegment]:
-        """Take the oldest ones out of the lists; `rename_leaving` is to follow.
+        """Remove the oldest ones from the lists; then call `rename_leaving`.
 
-        Readers must not find them any more before their files change names.
+        Must precede the renaming of files, so that readers no longer find them.
 
         Args:
-            count: below the number of all.
-            snapshots: which their producer snapshots have left already.
+            count: less than the number of segments.
+            snapshots: producer snapshots, from which theirs are removed already.
         """
         gone = self.all[:count]
         del self.all[:count]
@@ -400,13 +405,13 @@ class LogSegments:
         return gone
 
     def rename_leaving(self) -> list[Path]:
-        """Rename the files of segments that were taken out; on any thread.
+        """Rename the files of removed segments; on any thread.
 
         Returns:
-            The new names of those that this call has renamed.
+            New names of those renamed by this call.
 
         Raises:
-            OSError: the disk failed; the segment is not looked at again before a restart.
+            OSError: the disk failed; the segment is skipped until a restart.
         """
         renamed: list[Path] = []
         while True:
@@ -418,18 +423,18 @@ class LogSegments:
                 renamed += snapshots.rename_away(segment.base_offset)
                 segment.release()
                 if self._config.is_tiered:
-                    # The log start lies below: a power cut that took back this rename and not a
-                    # later one would leave a hole, as a lost file does.
+                    # The log start is below: if a power cut undoes this rename but not a later one,
+                    # the log has a hole, as after the loss of a file.
                     self._disk.fsync_path(self._directory)
 
     def end_if_cut(self, offset: int) -> int:
-        """Where the log ends once the batch that holds `offset` has gone."""
+        """Return the log end after the batch that holds `offset` is removed."""
         segment = self.all[bisect_left(self.bases, offset) - 1]
         found = segment.find_batch(offset)
         return offset if found is None else min(offset, found[1].base_offset)
 
     def batches_end(self, end: int) -> int:
-        """Where the last batch below `end` ends: a compaction may have taken those behind it.
+        """Return the end of the last batch below `end`; compaction may have removed later ones.
 
         Args:
             end: at or above the first base offset.
@@ -443,11 +448,11 @@ class LogSegments:
         return found
 
     def cut(self, end: int, delete: Callable[[list[Path]], None]) -> None:
-        """Drop everything at and after `end`, where a batch ends; durably.
+        """Drop everything at and after `end`, which is a batch boundary; durably.
 
         Args:
             end: at or above the first base offset.
-            delete: is given the files of segments that went as a whole.
+            delete: called with the files of segments dropped as a whole.
 
         Raises:
             OSError: the disk failed.
@@ -456,7 +461,7 @@ class LogSegments:
         while self.bases[-1] >= end and len(self.bases) > 1:
             self.bases.pop()
             self._discard(self.all.pop(), delete)
-            # A power cut must not bring one back behind another that has gone.
+            # A power cut must not restore one after another was deleted.
             self._disk.fsync_path(self._directory)
         self.active = self.all[-1]
         self.active.activate(
@@ -464,11 +469,11 @@ class LogSegments:
             now_ms=self.active.created_ms or self.active.modified_ms(),
         )
         self.active.truncate_to(end)
-        # Names and sizes from before must not come back behind what is appended now.
+        # Old names and sizes must not reappear behind later appends.
         self._disk.fsync(self.active.file)
         if (found := self.batches_end(end)) < end:
-            # A compaction took the batches before it. Nothing says where the log ends but a name;
-            # a start would find it too short, and offsets would be given twice.
+            # A compaction removed the batches before it. Only the name of a segment shows the log
+            # end then; otherwise a start would find a lower one, and offsets would be given twice.
             self.note_gap(found, end)
             self.roll(end, self.active.created_ms, _without_snapshot)
         self._disk.fsync_path(self._directory)
@@ -478,7 +483,7 @@ class LogSegments:
 
         Args:
             offset: of the new segment.
-            delete: is given the files of the old ones.
+            delete: called with the files of the old ones.
 
         Raises:
             OSError: the disk failed.
@@ -492,14 +497,14 @@ class LogSegments:
         self._disk.fsync_path(self._directory)
 
     def _discard(self, segment: LogSegment, delete: Callable[[list[Path]], None]) -> None:
-        """Rename away and unlink a segment that has left the list."""
+        """Rename and unlink a segment that was removed from the list."""
         self._changes += 1
         paths = segment.rename_deleted()
         segment.release()
         delete(paths)
 
     def truncated(self) -> None:
-        """After `cut` or `restart`: count again what depends on the segments."""
+        """Recompute what depends on the segments, after `cut` or `restart`."""
         self._changes += 1
         self.forget_places()
         self.aborted.changed(self.all)
@@ -507,10 +512,10 @@ class LogSegments:
         self._set_roll_ms()
 
     def close(self) -> None:
-        """Let go of all files of a log whose health says that it is closed.
+        """Release all files of a log that its health shows as closed.
 
-        None is renamed or written any more: the directory may have another name, and its name
-        another log.
+        Nothing is renamed or written any more: the directory may have a new name, and another log
+        the old one.
         """
         with self._repairing, self._renaming:
             for segment, _ in self._leaving:
@@ -522,10 +527,10 @@ class LogSegments:
     # -- on pool threads ------------------------------------------------------------------------
 
     def on_a_copy(self, work: Callable[[list[LogSegment]], T]) -> T:
-        """Run `work` on a copy of the segments, again if some of them went meanwhile.
+        """Run `work` on a copy of the list of segments, again if some were removed meanwhile.
 
-        A copy does not shift under a walk, but files of it may be renamed away: that is no failure
-        of the disk.
+        A copy does not change during the work. Its files may be renamed, which is no failure of the
+        disk.
 
         Raises:
             LogClosed: the log was closed meanwhile.
@@ -545,10 +550,10 @@ class LogSegments:
                     return result
 
     def write_file(self, path: Path, data: Buffer) -> None:
-        """Replace a file of a closed segment; a caller that opens it then makes it durable.
+        """Replace a file of a closed segment; the caller opens it and makes it durable.
 
-        One after the other: the tier may ask for a segment again while a thread still repairs it
-        for an earlier question, and both write one file, under one temporary name.
+        One write at a time: the tier may request a segment again while a thread still repairs it
+        for an earlier request, and both use the same temporary name.
 
         Raises:
             LogClosed: the log was closed.
@@ -564,7 +569,7 @@ def fsync_between(segments: Sequence[LogSegment], start: int, end: int) -> bool:
     """Fsync the segments of records in [start, end).
 
     Returns:
-        Whether some may have names that are not durable yet: they begin there.
+        Whether the names of some may not be durable yet, because they begin in this range.
 
     Raises:
         OSError: the disk failed.
@@ -578,7 +583,7 @@ def fsync_between(segments: Sequence[LogSegment], start: int, end: int) -> bool:
             try:
                 segment.fsync()
             except OSError as error:
-                if error.errno == ENOMEM:  # what was written may be lost
+                if error.errno == ENOMEM:  # written bytes may be lost
                     raise half_done(error, "fsync") from error
                 raise
             names_are_new |= segment.base_offset >= start
@@ -586,4 +591,4 @@ def fsync_between(segments: Sequence[LogSegment], start: int, end: int) -> bool:
 
 
 def _without_snapshot(_base_offset: int) -> None:
-    """What is known of the producers is still of before the cut."""
+    """Skip the snapshot: the producers' state is still that before the cut."""

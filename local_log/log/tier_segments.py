@@ -1,7 +1,7 @@
-"""Closed segments as the remote tier takes them: checked, repaired, durable, complete.
+"""Closed segments for the remote tier: checked, repaired, durable, complete.
 
 `open_segment` runs on a pool thread: it reads files that no longer change, repairs indexes by
-writing new ones beside and renaming, and never touches the state of the running log.
+writing new files and renaming them, and changes no state of the running log.
 """
 
 import logging
@@ -32,10 +32,10 @@ Write = Callable[[Path, Buffer], object]
 
 @dataclass(frozen=True, slots=True)
 class ClosedSegment:
-    """A segment that will not change any more; offsets inclusive.
+    """A segment that no longer changes; offsets inclusive.
 
     Attributes:
-        max_timestamp_ms: largest one of its records, else (all without) when it was written.
+        max_timestamp_ms: largest of its records; without timestamps the time of its last write.
     """
 
     base_offset: int
@@ -46,11 +46,11 @@ class ClosedSegment:
 
 @dataclass(frozen=True, slots=True)
 class ClosedTail:
-    """The closed segments from an offset on, as far as asked for.
+    """Closed segments from an offset on, up to a number of them.
 
     Attributes:
-        segments: the first of those that reach up to the offset or above it, ascending.
-        bytes_below: of the closed segments before them.
+        segments: from the one that holds the offset, ascending.
+        bytes_below: size of the closed segments before them.
         more_count, more_bytes: of those after them.
     """
 
@@ -65,10 +65,10 @@ class SegmentFiles:
     """Open files of one closed segment.
 
     Attributes:
-        transaction_index: None when no transaction was aborted in it.
-        producer_snapshot: what was known of producers at the segment's end.
+        transaction_index: None if no transaction was aborted in it.
+        producer_snapshot: of the producers at the segment's end.
         leader_epoch_index: text of the epoch checkpoint, from the log start to the segment's end.
-        size_bytes: of the log.
+        size_bytes: of the log file.
     """
 
     log: OpenFile
@@ -82,15 +82,15 @@ class SegmentFiles:
 
 
 def closed_tail(partition_log: PartitionLog, offset: int, count_max: int) -> ClosedTail:
-    """The closed segments from the one that holds `offset` on; costs what it returns.
+    """List the closed segments from the one that holds `offset` on.
 
     Args:
         partition_log: the log.
-        offset: what lies wholly below it is not wanted.
-        count_max: the rest is only counted.
+        offset: segments wholly below it are left out.
+        count_max: limit of the list; the rest is only counted.
 
     Raises:
-        KafkaStorageError: the disk failed: it may be asked for their ages.
+        KafkaStorageError: the disk failed at a read of a segment's age.
     """
     tail = partition_log.segments.all[partition_log.segments.index_of(offset) :]
     try:
@@ -114,11 +114,11 @@ def _closed(segment: LogSegment, following: LogSegment) -> ClosedSegment:
 
 
 def open_segment(partition_log: PartitionLog, base_offset: int) -> SegmentFiles:
-    """Open a closed segment for copying: it is read, repaired and fsynced; on a pool thread.
+    """Open a closed segment for its copy: read, repaired and fsynced; on a pool thread.
 
     Raises:
         OffsetOutOfRange: no closed segment begins there (any more).
-        LogClosed, KafkaStorageError: as `LogSegments.on_a_copy`.
+        LogClosed, KafkaStorageError: from `LogSegments.on_a_copy`.
     """
     return look(partition_log, lambda segments: _open(partition_log, segments, base_offset))
 
@@ -126,7 +126,7 @@ def open_segment(partition_log: PartitionLog, base_offset: int) -> SegmentFiles:
 def _open(
     partition_log: PartitionLog, segments: Sequence[LogSegment], base_offset: int
 ) -> SegmentFiles:
-    partition_log.producers.write_due()  # or one is made from the batches
+    partition_log.producers.write_due()  # otherwise one is made from the batches
     bases = [segment.base_offset for segment in segments[:-1]]
     if base_offset not in bases:
         here = partition_log.segments.bases
@@ -136,7 +136,7 @@ def _open(
     if not indexes_fit(disk, segment):
         log.warning("indexes are damaged, rebuilding before the copy: %s", segment.path(LOG))
         rebuild_indexes(partition_log.segments.write_file, segment)
-    # Who begins by it takes its first entry for the log start: the chain may reach below that.
+    # A restore takes the first entry for the log start; the chain may reach below that.
     epochs = partition_log.epochs.between(partition_log.log_start_offset, end)
     snapshot = _snapshot(partition_log, segments[: index + 1], end)
     transactions = None
@@ -155,13 +155,13 @@ def _open(
     for file in (files.log, files.offset_index, files.time_index, transactions, snapshot):
         if file is not None:
             disk.fsync(file)
-    # Its name too: what is announced from now on counts as lost where a power cut takes it.
+    # Its name, too: an announced segment that a power cut takes counts as lost.
     disk.fsync_path(segment.path(LOG).parent)
     return files
 
 
 def indexes_fit(disk: Disk, segment: LogSegment) -> bool:
-    """Whether both indexes are well-formed and, by samples, true to the log."""
+    """Whether both indexes are well-formed and, by samples, agree with the log."""
     try:
         offsets = disk.read_file(segment.path(OFFSET_INDEX))
         times = disk.read_file(segment.path(TIME_INDEX))
@@ -190,7 +190,7 @@ def _times_fit(
 ) -> bool:
     """Whether sampled timestamps are those of the batches that hold their offsets.
 
-    A copy with a wrong one would be unreadable: remote bytes are checked against their indexes.
+    A copy with a wrong one would be unreadable: readers check remote bytes against the indexes.
     """
     count = len(times) // time_index.ENTRY_SIZE
     for slot in (*range(0, count, max(1, count // _SAMPLES)), *range(count)[-1:]):
@@ -213,7 +213,7 @@ def _is_longer_than_interval(segment: LogSegment) -> bool:
 
 
 def rebuild_indexes(write: Write, segment: LogSegment) -> None:
-    """Make both indexes from the log's headers and swap them in by renaming."""
+    """Build both indexes from the log's headers, and replace the files by renaming."""
     built = IndexBuilder(
         segment.base_offset, interval_bytes=segment.index_interval_bytes, index_bytes=INT_MAX
     )
@@ -224,7 +224,7 @@ def rebuild_indexes(write: Write, segment: LogSegment) -> None:
 
 
 def _snapshot(partition_log: PartitionLog, segments: Sequence[LogSegment], end: int) -> OpenFile:
-    """The producer snapshot at `end`, made if it is missing or damaged."""
+    """Return the producer snapshot at `end`, made now if it is missing or damaged."""
     disk, snapshots = partition_log.disk, partition_log.producers.snapshots.copy()
     path = snapshots.path(end)
     try:

@@ -1,8 +1,8 @@
-"""A log is cut: everything at and after an offset goes, and what was known of it.
+"""Truncation of a log: everything at and after an offset is dropped, with its state.
 
-First it is said, in memory and on disk, that the log reaches no further; then files change; then
-what was known of the dropped records is forgotten. A start in the middle of this must not take it
-for a loss. To learn the producers again may take seconds: a log in use is leased (`lease`).
+First the marks are lowered, in memory and on disk; then files change; then the state of the dropped
+records is removed. A start in between must not take it for a loss. Rebuilding the producers may
+take seconds: a log in use is leased (`lease`).
 """
 
 from local_log.log.partition_log import PartitionLog
@@ -10,11 +10,11 @@ from runtime.disk_errors import half_done
 
 
 def truncate_to(log: PartitionLog, offset: int) -> None:
-    """Drop everything at and after `offset`; a batch that holds it goes as a whole.
+    """Drop everything at and after `offset`; a batch that contains it is dropped whole.
 
-    At the log end or above it no record goes, but an epoch without a record does: a batch of an
-    earlier epoch would else take other epochs' records with it. That touches no file of a log whose
-    chain is written behind.
+    At the log end or above it no record is dropped, but an epoch without a record is: a later batch
+    of an earlier epoch would otherwise remove other epochs. That touches no file unless changes of
+    the chain must be durable.
 
     Raises:
         KafkaStorageError: the disk failed.
@@ -36,32 +36,32 @@ def truncate_to(log: PartitionLog, offset: int) -> None:
             return
     except OSError as error:
         log.health.fail(half_done(error, "a truncation ended before its end"))
-    # The batch with the log start in it went: what was before the start must not come back.
+    # The batch with the log start in it was dropped: offsets before the start must not reappear.
     truncate_fully_and_start_at(log, log.log_start_offset, keep_log_start=True)
 
 
 def truncate_fully_and_start_at(
     log: PartitionLog, offset: int, *, keep_log_start: bool = False
 ) -> None:
-    """Drop everything and begin again, empty, at `offset`.
+    """Drop everything, and restart empty at `offset`.
 
     Args:
         log: the log.
-        offset: the new local start and log end.
-        keep_log_start: the range from the log start on is still there, but remote.
+        offset: new local start and log end.
+        keep_log_start: offsets from the log start on are still in the remote tier.
 
     Raises:
         KafkaStorageError: the disk failed.
     """
     log.delete(log.cleaning.spoil())
     try:
-        # A new segment may take a name of one that leaves.
+        # A new segment may need a name of one that was removed.
         log.delete_later(log.segments.rename_leaving())
-        log.lower_marks(0)  # until the new segment is there, a start finds nothing at all
+        log.lower_marks(0)  # until the new segment exists, a start finds none
         start = log.log_start_offset
         moves_start = not (keep_log_start and start <= offset)
         if moves_start and offset > start:
-            log.move_log_start(offset)  # or the old first segment would count as lost
+            log.move_log_start(offset)  # otherwise the old first segment would count as lost
         log.segments.restart(offset, log.delete)
         if moves_start:
             log.epochs.clear()
@@ -75,8 +75,8 @@ def truncate_fully_and_start_at(
 def _forget_above(log: PartitionLog, end: int) -> None:
     log.end_at(end)
     log.epochs.truncate_from_end(end)
-    log.epoch_file.write_due()  # or a kill leaves one that later batches contradict
+    log.epoch_file.write_due()  # otherwise a kill leaves a chain that later batches contradict
     log.producers.cut(log.segments.all, start=log.log_start_offset, end=end)
-    # What is not here any more was committed.
+    # Offsets that are no longer local were committed.
     log.update_high_watermark(max(log.high_watermark, log.local_log_start_offset))
     log.lease.when_here(log.changed)

@@ -1,8 +1,7 @@
-"""Keeps the offset checkpoints of the log directories.
+"""Writes the offset checkpoints of the log directories.
 
-Written by the loop and by pool threads, one at a time for each directory. A checkpoint that is
-written again keeps the entries of partitions that are not open: an offline log needs them when it
-comes back.
+The loop and pool threads write them, one at a time for each directory. A new version keeps the
+entries of partitions that are not open: an offline log needs them when it comes back.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
@@ -25,23 +24,23 @@ NOTHING: Final[Mapping[TopicPartition, int]] = {}
 
 
 class Hosted(Protocol):
-    """What the log manager knows; asked from any thread."""
+    """The log manager's state; read from any thread."""
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
-        """An open log."""
+        """Return an open log."""
 
     @property
     def being_replaced(self) -> Container[TopicPartition]:
-        """Partitions whose log is closed while another takes its place."""
+        """Partitions whose log is closed while another one replaces it."""
 
     def checkpointed_in(self, directory: LogDir) -> dict[TopicPartition, PartitionLog]:
-        """The open logs of a directory, but for those that are being replaced (a copy)."""
+        """Return the open logs of a directory that are not being replaced (a copy)."""
 
     def refused_in(self, directory: LogDir) -> dict[TopicPartition, int]:
-        """Partitions there that are offline for what their files say, and their recovery points."""
+        """Return offline partitions of a directory, with the recovery point to write for each."""
 
     def directory_of(self, tp: TopicPartition) -> LogDir | None:
-        """Where an open log lies."""
+        """Return the log directory of an open log."""
 
 
 def collect(
@@ -53,14 +52,16 @@ def collect(
     """Make the next content of a checkpoint.
 
     Args:
-        name: which checkpoint.
-        logs: the open logs of the directory.
-        before: what it said until now.
-        refused: recovery points of offline partitions, UNKNOWN where it was lost: that is said, or
-            the next start would take it for 0 and cut what it likes.
+        name: of the checkpoint.
+        logs: open logs of the directory.
+        before: present content.
+        refused: recovery points of offline partitions, UNKNOWN if it was lost; that is written,
+            since the next start would take a missing one for 0 and could cut the log.
     """
     if name == CLEANER_OFFSETS:
-        return dict(before)  # the cleaner's own word; only deleted partitions leave it
+        return dict(
+            before
+        )  # only the cleaner changes entries; those of deleted partitions are removed
     offsets = {tp: offset for tp, offset in before.items() if tp not in logs}
     for tp, log in logs.items():
         if name == RECOVERY_POINTS:
@@ -68,7 +69,7 @@ def collect(
         elif name == HIGH_WATERMARKS:
             offsets[tp] = log.high_watermark
         elif log.log_start_known and (log.config.remote_storage_enable or log.log_start_offset > 0):
-            # A plain log that begins at 0 is excluded, as in Kafka.
+            # A plain log that begins at 0 has no entry, as in Kafka.
             offsets[tp] = log.log_start_offset
     if name == RECOVERY_POINTS:
         for tp, point in refused.items():
@@ -77,14 +78,14 @@ def collect(
 
 
 class Checkpoints:
-    """Writes them."""
+    """Writes the checkpoints of all directories."""
 
     def __init__(self, hosted: Hosted, fail_dir: Callable[[LogDir, OSError], None]) -> None:
         self._hosted = hosted
         self._fail_dir = fail_dir
 
     def write(self, directory: LogDir, names: Iterable[str]) -> bool:
-        """Write checkpoints of a directory; on return they survive a power cut.
+        """Write checkpoints of a directory; durable on return.
 
         Returns:
             False if the disk failed, which takes the directory offline.
@@ -93,7 +94,7 @@ class Checkpoints:
             for name in names:
                 self._write(directory, name)
         except OSError as error:
-            self._fail_dir(directory, error)  # or says that it cannot be used for now
+            self._fail_dir(directory, error)  # not if the process only lacks descriptors
             return False
         except KafkaStorageError:
             return False  # a log could not be flushed
@@ -104,26 +105,26 @@ class Checkpoints:
             logs = self._hosted.checkpointed_in(directory)
             before = directory.entries.get(name, {})
             refused = self._hosted.refused_in(directory)
-            # Log starts may rise while others are flushed: what is written is what was flushed to.
+            # Log starts may rise during the flushes: write the values up to which was flushed.
             offsets = collect(name, logs, before, refused)
             if name == LOG_STARTS:
-                # A log that ends below its start has lost something: that must not be our doing.
+                # A log end below the log start counts as a loss: flush up to the start first.
                 for tp, log in logs.items():
                     if offsets.get(tp, 0) > log.recovery_point:
-                        with suppress(LogClosed):  # deleted meanwhile, and soon forgotten
+                        with suppress(LogClosed):  # deleted meanwhile
                             log.flush(offsets[tp])
             directory.write_checkpoint(name, offsets)
 
     def keep_log_starts(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, KafkaStorageError]:
-        """Make the log starts of these partitions survive a power cut.
+        """Make the log starts of these partitions durable.
 
-        And their recovery points, where none is known: of a log that does not begin at 0 a start
-        could not tell what a power cut took from damage.
+        Also their recovery points, if none is known: in a log that does not begin at 0 a start
+        could not distinguish a power cut from damage.
 
         Returns:
-            Those whose log start is not kept, and why.
+            Partitions whose log start is not durable, with the error.
         """
         failed: dict[TopicPartition, KafkaStorageError] = {}
         by_directory: dict[LogDir, list[TopicPartition]] = {}
@@ -150,10 +151,10 @@ class Checkpoints:
         return all(log and known.get(tp) == log.log_start_offset for tp, log in logs.items())
 
     def lower(self, tp: TopicPartition, directory: LogDir, end_offset: int) -> None:
-        """Before a truncation: nothing on the disk may say that more than `end_offset` was safe.
+        """Lower all checkpoints of a partition to `end_offset`, before a truncation.
 
-        Without an entry nothing is said, and it stays so: an unknown recovery point means that
-        damage is refused, while 0 would let the next start cut the log at it.
+        A missing entry stays missing: an unknown recovery point makes the next start refuse damage,
+        while 0 would let it cut the log there.
 
         Raises:
             OSError: the disk failed.
@@ -165,11 +166,11 @@ class Checkpoints:
                     directory.write_checkpoint(name, {**directory.entries[name], tp: end_offset})
 
     def note_cleaned(self, log: PartitionLog, offset: int) -> bool:
-        """Say that a log is clean below `offset`; on return it survives a power cut.
+        """Write that a log is clean below `offset`; durable on return.
 
         Returns:
-            False if it was not said: the log was truncated or removed meanwhile, or the disk
-            failed, which takes the directory offline.
+            False if it was not written: the log was truncated or removed meanwhile, or the disk
+                failed, which takes the directory offline.
         """
         tp = log.topic_partition
         directory = self._hosted.directory_of(tp)
@@ -177,7 +178,7 @@ class Checkpoints:
             return False
         try:
             with directory.checkpointing:
-                # A truncation says that it comes before it waits for this lock, see `lower`.
+                # A truncation is noted before it waits for this lock, see `lower`.
                 if log.cleaning.is_spoilt or self._hosted.get(tp) is not log:
                     return False
                 if tp in self._hosted.being_replaced:

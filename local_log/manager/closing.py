@@ -1,4 +1,4 @@
-"""Closes the logs of a directory at a stop; on a thread that may wait."""
+"""Closes the logs of a directory at shutdown; on a thread that may wait."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -22,17 +22,17 @@ def close_side_by_side(
     closed: Callable[[], object],
     wait_s: float = CLOSE_WAIT_S,
 ) -> bool:
-    """Close logs: what is dirty in thousands of them is fsynced in common.
+    """Close logs, several at a time, so that thousands share fsyncs.
 
     Args:
         logs: of one directory.
         pool: closes a few at a time.
-        clean: whether they are to be as a clean stop leaves them.
-        closed: told after each.
-        wait_s: a disk that does not take a single log in this time is not waited for.
+        clean: write everything for a clean start.
+        closed: called after each.
+        wait_s: longest wait for a single log; after it the rest is abandoned.
 
     Returns:
-        Whether all of them were closed whole.
+        Whether all of them were closed completely.
     """
     is_whole = True
     closing = [pool.submit(each.close, clean=clean) for each in logs]
@@ -42,7 +42,7 @@ def close_side_by_side(
         except KafkaStorageError:
             is_whole = False
         except CancelledError:
-            pass  # after one that was not waited for
+            pass  # after one that timed out
         except TimeoutError:
             is_whole = False
             log.error(  # noqa: TRY400

@@ -1,4 +1,4 @@
-"""Beginning an empty log: all of its files are durable before anybody hears of it."""
+"""Creation of empty logs: all files are durable before the log is visible."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -23,10 +23,10 @@ from runtime.ports import Ports
 
 
 class NewLog(NamedTuple):
-    """A log to be begun.
+    """A log to create.
 
     Attributes:
-        leader_epoch: under which this broker will lead it, if that is known.
+        leader_epoch: under which this broker will lead it, if known.
     """
 
     topic: str
@@ -37,7 +37,7 @@ class NewLog(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Name and number."""
+        """Topic name and partition number."""
         return TopicPartition(self.topic, self.partition)
 
 
@@ -45,11 +45,11 @@ Made = dict[TopicPartition, tuple[PartitionLog, LogDir] | KafkaStorageError]
 
 
 class Creation(NamedTuple):
-    """Logs that are wanted.
+    """Logs to create.
 
     Attributes:
-        known: those that are open already, and those that cannot be begun.
-        carry_out: begins the others; on a pool thread.
+        known: logs that are open already, and errors of those that cannot be created.
+        carry_out: creates the others; on a pool thread.
     """
 
     known: dict[TopicPartition, PartitionLog | KafkaStorageError]
@@ -57,7 +57,7 @@ class Creation(NamedTuple):
 
 
 class LogCreation:
-    """Begins logs in directories, in another one where a disk fails."""
+    """Creates logs in directories; in another one if a disk fails."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class LogCreation:
         counts: dict[LogDir, int],
         preferred: Mapping[TopicPartition, LogDir],
     ) -> Made:
-        """Begin empty logs, each in the working directory with the fewest; durable on return.
+        """Create empty logs, each in the working directory with the fewest; durable on return.
 
-        What was begun in a directory that fails before all is durable is begun in another.
+        If a directory fails before all of its logs are durable, they are created in another one.
 
         Args:
             wanted: none of them has files here.
-            counts: logs in each working directory; changed.
-            preferred: where some of them are to be begun, if that directory works.
+            counts: logs in each working directory; updated.
+            preferred: directories for some of them, used while they work.
         """
         made: Made = {}
         left = list(wanted)
@@ -112,14 +112,14 @@ class LogCreation:
         return made
 
     def _make_in(self, directory: LogDir, members: Sequence[NewLog]) -> Made:
-        """Begin logs in a directory; if it does not work afterwards, none of them counts."""
+        """Create logs in a directory; if it fails, none of them counts."""
         made: Made = {}
-        # First: a log that a kill leaves here must not meet what was known of one before it.
+        # First, so that a log left by a kill does not get checkpoint entries of an earlier one.
         stale = directory.forget(new.topic_partition for new in members)
         if stale and not self._write_checkpoints(directory, stale):
             return self._fail(members, "its checkpoints cannot be written")
-        # All names first, then side by side what is in the files: of the names of thousands the
-        # first fsync writes nearly all, and the disk takes the others in common.
+        # All names first, then the content of files in parallel: the first fsync writes nearly all
+        # of thousands of names, and the disk combines the others.
         begun: list[PartitionLog] = []
         for new in members:
             tp = new.topic_partition
@@ -168,7 +168,7 @@ class LogCreation:
 
 
 def _closed(made: Made) -> Made:
-    """Let go of the files of logs that do not count."""
+    """Close logs that do not count."""
     for begun in made.values():
         if not isinstance(begun, KafkaStorageError):
             begun[0].close(clean=False)
@@ -176,10 +176,10 @@ def _closed(made: Made) -> Made:
 
 
 def make_durable(disk: Disk, path: Path, *, with_chain: bool) -> None:
-    """Make the files of an empty log survive a power cut; those that are empty by their names.
+    """Make the files of an empty log durable; empty files by their names.
 
-    The name of the directory is its log directory's. Without `with_chain` the epoch chain may be
-    lost: it is made again from the log.
+    The name of the directory is part of its log directory. Without `with_chain` the epoch chain may
+    be lost: it is rebuilt from the log.
 
     Raises:
         OSError: the disk failed.
@@ -191,28 +191,28 @@ def make_durable(disk: Disk, path: Path, *, with_chain: bool) -> None:
 
 
 def log_files(disk: Disk, path: Path) -> list[str]:
-    """Names of the segments in a partition directory."""
+    """Names of the log files in a partition directory."""
     parsed = [(name, parse_segment_file(name)) for name in disk.list_dir(path)]
     return [name for name, one in parsed if one is not None and one[1] == LOG]
 
 
 def holds_records(disk: Disk, path: Path) -> bool:
-    """Whether something is written in a partition directory."""
+    """Whether a partition directory has records."""
     return any(disk.size(path / name) for name in log_files(disk, path))
 
 
 def begin_log(
     disk: Disk, directory: LogDir, new: NewLog, config: LogConfig, hooks: LogHooks, now_ms: int
 ) -> PartitionLog:
-    """Make a partition directory with its files; nothing of it is durable on return.
+    """Create a partition directory with its files; nothing is durable on return.
 
-    What a kill left of an earlier try is opened as anything found would be, never as clean.
+    The rest of an earlier attempt that was killed is opened like any other log, never as clean.
 
     Raises:
         OSError: the disk failed.
-        LogRefused: what is in the directory contradicts itself.
-        KafkaStorageError: it holds records: of a topic that had this name, and could not be renamed
-            away. The next start puts it aside.
+        LogRefused: the directory's content contradicts itself.
+        KafkaStorageError: it has records of a deleted topic of this name, which could not be
+            renamed. The next start puts it aside.
     """
     path, tp = directory.path / partition_dir(new.topic_partition), new.topic_partition
     was_there = disk.exists(path)

@@ -1,4 +1,4 @@
-"""Files that were renamed away are unlinked later, so that who still reads them can finish."""
+"""Deferred unlinking of renamed files, so that present readers can finish."""
 
 import logging
 from collections.abc import Iterable
@@ -15,12 +15,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Removal:
-    """Partition directories that are to be taken away.
+    """Partition directories to delete.
 
     Attributes:
-        count: partitions that were here.
-        names: the new paths, by log directory.
-        due: those of them that are to be unlinked, by the delay in ms.
+        count: number of partitions that were here.
+        names: new paths, by log directory.
+        due: paths to unlink, by the delay in ms.
     """
 
     count: int = 0
@@ -29,7 +29,7 @@ class Removal:
 
 
 class DelayedDeletion:
-    """Unlinks on the pool what has waited long enough."""
+    """Unlinks files on the pool after their delay."""
 
     def __init__(self, ports: Ports) -> None:
         self._disk, self._clock, self._scheduler = ports.disk, ports.clock, ports.scheduler
@@ -47,7 +47,7 @@ class DelayedDeletion:
         self._scheduler.call_later(delay_ms + 1, self.run)
 
     def run(self) -> None:
-        """Hand what is due to the pool."""
+        """Unlink on the pool what is due."""
         if self._is_closed:
             return
         now_ms = self._clock.monotonic_ms()
@@ -57,7 +57,7 @@ class DelayedDeletion:
             self._pool.submit(self._unlink, paths)
 
     def close(self) -> None:
-        """Unlink nothing more: the pools end, and the next start finds what waits; any thread."""
+        """Unlink nothing more; the next start finds the rest. From any thread."""
         self._is_closed = True
 
     def _unlink(self, paths: Iterable[Path]) -> None:

@@ -1,4 +1,4 @@
-"""What happens when a log directory fails: it goes offline with all its logs."""
+"""Failure of a log directory: it goes offline with all its logs."""
 
 import logging
 from collections.abc import Callable
@@ -17,8 +17,8 @@ class DirFailures:
     """Takes directories offline; from any thread.
 
     Args:
-        to_loop: calls a function on the loop soon.
-        pool: writes to disks.
+        to_loop: schedules a function on the loop.
+        pool: for writes to disks.
 
     Attributes:
         on_offline: called on the loop with a directory that failed.
@@ -31,17 +31,17 @@ class DirFailures:
         self.on_offline: Callable[[LogDir], None] = lambda _dir: None
 
     def blame(self, directory: LogDir, error: OSError) -> None:
-        """Take a directory offline if it is to blame: the process may have no descriptors left."""
+        """Take a directory offline, unless the process only lacks descriptors or memory."""
         if not is_of_exhaustion(log, f"log directory {directory.path}", error):
             self.take_offline(directory, error)
 
     def take_offline(self, directory: LogDir, error: OSError) -> None:
-        """Take a directory offline, whatever the error is."""
+        """Take a directory offline, for any error."""
         if not directory.fail(error):
             return
         log.error(Incident.DIRECTORY_OFFLINE.line(path=directory.path, error=error))
         self._to_loop(partial(self._spread, directory, error))
-        self._pool.submit(directory.forget_running_incarnation)  # nobody waits for it
+        self._pool.submit(directory.forget_running_incarnation)  # no caller waits for it
 
     def _spread(self, directory: LogDir, error: OSError) -> None:
         for log in self._hosted.logs_in(directory).values():

@@ -1,8 +1,9 @@
-"""A log that is to take the place of another: its directory, as it is made and as a start finds it.
+"""The directory of a log that will replace another: its creation, and what a start does with it.
 
-It lies beside the present one in the same log directory, under Kafka's name for such a log,
-`<topic>-<partition>.<32 hex>-future`. The file `tidemark-future`, the first one in it, says whose
-it is (the topic in its name may be cut) and whether all of it is durable:
+It is in the same log directory as the present one, with Kafka's name for such a log,
+`<topic>-<partition>.<32 hex>-future`. The file `tidemark-future`, the first one in it, names its
+partition (the topic in the directory's name may be cut) and shows whether the whole content is
+durable:
 
     tidemark-future 1
     topic orders
@@ -13,16 +14,16 @@ it is (the topic in its name may be cut) and whether all of it is durable:
     complete 1
     crc 0a1b2c3d
 
-The swap: (1) the present directory is renamed to `-delete`, durably; (2) the checkpoints say where
-the new log begins, durably; (3) the future directory takes the partition's name; (4) the log is
+The swap: (1) the present directory is renamed to `-delete`, durably; (2) the checkpoints get the
+ends of the new log, durably; (3) the future directory gets the partition's name; (4) the log is
 opened, which makes that name durable and then removes the marker. So a start that finds a complete
-one and no directory of the partition goes on at 2. Where the partition has a directory, 1 had not
-come about, and the future one is removed. Else nothing proves what it is, and it stays.
+one and no directory of the partition continues at 2. If the partition has a directory, 1 has not
+happened, and the future one is removed. In all other cases nothing proves its state, and it stays.
 
 A log that moves to another log directory has its future directory there (`moving`), and the marker
-names the log directory that it comes from. 2 comes before 1 then. A start swaps it in only where
-that log directory works and the partition is not in it: one that is away may hold records that the
-copy lacks. Where the partition is still there, the move begins again, see `Loaded.moves`.
+names the log directory that it comes from. 2 precedes 1 then. A start swaps it in only if that log
+directory works and the partition is not in it: an absent directory may have records that the copy
+lacks. If the partition is still there, the move begins again, see `Loaded.moves`.
 """
 
 import logging
@@ -67,14 +68,14 @@ _MOVED_HEAD: Final = "tidemark-moved 1"
 
 
 class NewBeginning(NamedTuple):
-    """Where a log begins again, and what is known there.
+    """Restart offset of a log, and its state there.
 
     Attributes:
         offset: of the first segment: log end, high watermark and recovery point.
-        log_start: at most `offset`; what lies between is remote.
-        chain: epochs from `log_start` on at least; what lies elsewhere is excluded.
+        log_start: at most `offset`; offsets in between are remote.
+        chain: epochs from `log_start` on at least; epochs outside of the range are dropped.
         producer_snapshot: Kafka's file, as of `offset`.
-        accepted: what the log is to remember; an adopted end in it is made when it is opened.
+        accepted: acceptances to keep; an adopted end in it is made when the log is opened.
     """
 
     offset: int
@@ -84,10 +85,10 @@ class NewBeginning(NamedTuple):
     accepted: Accepted = NOTHING
 
     def clipped_chain(self) -> list[EpochEntry]:
-        """The epochs of [log start, offset).
+        """Return the epochs of [log start, offset).
 
         Raises:
-            CorruptFileError: it does not say all of them.
+            CorruptFileError: the chain does not cover the range.
         """
         chain = LeaderEpochCache(self.chain).between(self.log_start, self.offset)
         if self.log_start == self.offset:
@@ -98,12 +99,12 @@ class NewBeginning(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What the marker says of a log that comes from another log directory.
+    """Facts in the marker of a log that comes from another log directory.
 
     Attributes:
         source: id of that directory.
         high_watermark: of the log.
-        cleaned: below this offset it is clean; -1: no cleaner has worked on it.
+        cleaned: everything below is clean; -1: never cleaned.
     """
 
     source: bytes
@@ -112,11 +113,11 @@ class Moved(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """What `tidemark-future` says.
+    """Content of `tidemark-future`.
 
     Attributes:
-        offset: where the log ends, and all of it is flushed.
-        moved: of a log that comes from another log directory.
+        offset: end of the log; everything below is flushed.
+        moved: for a log that comes from another log directory.
     """
 
     topic_id: bytes
@@ -127,7 +128,7 @@ class Marker(NamedTuple):
     moved: Moved | None = None
 
     def checkpoints(self) -> dict[str, int | None]:
-        """What the checkpoints of the log directory are to say of the log; None: nothing."""
+        """Return the checkpoint entries of the log by file name; None: no entry."""
         moved = self.moved
         return {
             LOG_STARTS: self.log_start,
@@ -138,7 +139,7 @@ class Marker(NamedTuple):
 
 
 def dump_marker(marker: Marker) -> bytes:
-    """Write the file."""
+    """Encode the file."""
     lines = [
         _HEAD,
         f"topic {marker.topic_partition.topic}",
@@ -158,7 +159,7 @@ def dump_marker(marker: Marker) -> bytes:
 
 
 def parse_marker(data: bytes) -> Marker:
-    """Read the file.
+    """Decode the file.
 
     Raises:
         CorruptFileError: cut, changed, or of another version.
@@ -182,7 +183,7 @@ def parse_marker(data: bytes) -> Marker:
         raise CorruptFileError(f"{FUTURE_MARKER}: {error!r}") from error
 
 
-# -- it is made
+# -- creation
 
 
 def write_future(
@@ -194,18 +195,18 @@ def write_future(
     config: LogConfig,
     now_ms: int,
 ) -> None:
-    """Make a directory with the files of a log that begins there; durable on return.
+    """Create the directory with the files of a log that begins there; durable on return.
 
     Args:
-        disk: where the log directory is.
-        path: of the directory, which is not there.
-        marker: whose it is, and where it begins.
-        beginning: what the other files say.
+        disk: of the log directory.
+        path: of the directory, which must not exist.
+        marker: partition and begin of the log.
+        beginning: content of the other files.
         config: of the topic.
         now_ms: wall clock.
 
     Raises:
-        CorruptFileError: the chain has a gap or the snapshot is damaged; nothing was made.
+        CorruptFileError: the chain has a gap, or the snapshot is damaged; nothing was created.
         OSError: the disk failed.
     """
     chain = beginning.clipped_chain()
@@ -240,13 +241,14 @@ def write_future(
 
 
 def remove_future(disk: Disk, tp: TopicPartition, path: Path, unique: bytes) -> None:
-    """Remove the directory; a kill leaves all of it, or what the next start removes.
+    """Remove the directory; a kill leaves all of it, or a rest that the next start removes.
 
-    Its marker alone says what it is: without the rename, a power cut may leave the rest.
+    It is renamed first: only its marker identifies it, and a power cut could leave the rest without
+    the marker.
 
     Args:
-        disk: where it is.
-        tp: whose it is.
+        disk: of the directory.
+        tp: its partition.
         path: of the directory.
         unique: 16 random bytes.
 
@@ -259,18 +261,18 @@ def remove_future(disk: Disk, tp: TopicPartition, path: Path, unique: bytes) -> 
 
 
 def moved_mark(directory_id: bytes) -> bytes:
-    """The file that says: the log came to this log directory, whose checkpoints know it.
+    """Make the file that marks a log as moved to this log directory, which has its checkpoints.
 
-    Until the metadata have noted that, a start would else believe those of the directory before.
+    Until the metadata has the move, a start would otherwise use the former directory's.
     """
     return seal([_MOVED_HEAD, f"to {uuid_to_text(directory_id)}"])
 
 
-# -- a start finds it
+# -- at a start
 
 
 def is_moved_here(directory: LogDir, path: Path) -> bool:
-    """Whether the log at `path` was moved to this log directory by a broker that ran.
+    """Whether a running broker moved the log at `path` to this log directory.
 
     Raises:
         OSError: the disk failed.
@@ -282,7 +284,7 @@ def is_moved_here(directory: LogDir, path: Path) -> bool:
 
 
 class FoundFuture(NamedTuple):
-    """A future directory with a sound marker."""
+    """A future directory with a valid marker."""
 
     directory: LogDir
     path: Path
@@ -293,7 +295,7 @@ def look_at_future(directory: LogDir, path: Path) -> FoundFuture | None:
     """Read the marker of a directory with a future name.
 
     Returns:
-        None where nothing says whose it is. Such a one stays, unless nothing is in it.
+        None without a valid marker. Such a directory stays, unless it is empty.
 
     Raises:
         OSError: the disk failed.
@@ -303,19 +305,19 @@ def look_at_future(directory: LogDir, path: Path) -> FoundFuture | None:
         return FoundFuture(directory, path, parse_marker(disk.read_file(path / FUTURE_MARKER)))
     except (FileNotFoundError, CorruptFileError) as error:
         if set(disk.list_dir(path)) <= {FUTURE_MARKER + ".tmp"}:
-            disk.remove_tree(path)  # a kill came before its marker
+            disk.remove_tree(path)  # a kill before its marker was written
         else:
             log.warning("future directory is left alone: %s reason=%s", path, error)
     return None
 
 
 def settle_future(future: FoundFuture, unique: bytes, *, is_there: bool) -> bool:
-    """Finish the swap if it had begun, before logs are opened; or remove the directory.
+    """Complete the swap if it had begun, before logs are opened; otherwise remove the directory.
 
     Args:
-        future: what was found.
+        future: the directory.
         unique: 16 random bytes.
-        is_there: the partition has a directory, in whatever log directory.
+        is_there: the partition has a directory, in any log directory.
 
     Returns:
         Whether it has become the partition's directory.
@@ -338,7 +340,7 @@ def settle_future(future: FoundFuture, unique: bytes, *, is_there: bool) -> bool
         return False
     for name in (RECOVERY_POINTS, LOG_STARTS):
         if not directory.is_sound(name):
-            # Written now, it would say that it never had the entries that it has lost.
+            # A new version would hide that entries were lost.
             log.error("%s of %s is damaged: start once more to finish %s", name, tp, path)
             return False
     begin_at(directory, marker)
@@ -348,10 +350,10 @@ def settle_future(future: FoundFuture, unique: bytes, *, is_there: bool) -> bool
 
 
 def begin_at(directory: LogDir, marker: Marker) -> None:
-    """Have the checkpoints of a log directory say where a log begins; durable on return.
+    """Write the begin of a log into the checkpoints of a log directory; durable on return.
 
-    Each is the whole file of a directory with thousands of logs: whoever gets the lock writes for
-    all that wait for it.
+    Each write replaces the whole file of a directory with thousands of logs. So the holder of the
+    lock writes for all callers that wait for it.
 
     Raises:
         OSError: the disk failed.
@@ -362,7 +364,7 @@ def begin_at(directory: LogDir, marker: Marker) -> None:
         if mine.is_written:
             return
         waiting, directory.beginnings = directory.beginnings, []
-        group = {mine, *tuple(waiting)}  # without it, where another's write for both has failed
+        group = {mine, *tuple(waiting)}  # not in it if another caller's write for both has failed
         begun = {one.marker.topic_partition: one.marker for one in group}
         says = {tp: one.checkpoints() for tp, one in begun.items()}
         for name in (LOG_STARTS, RECOVERY_POINTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
@@ -376,7 +378,7 @@ def begin_at(directory: LogDir, marker: Marker) -> None:
 
 
 class Beginning:
-    """A log whose beginning is to be in the checkpoints."""
+    """A log whose begin is to be written into the checkpoints."""
 
     __slots__ = ("is_written", "marker")
 

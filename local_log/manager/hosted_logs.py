@@ -1,4 +1,4 @@
-"""Which logs are open here, in which log directory each lies, and which are refused."""
+"""Open logs of this broker, their log directories, and refused partitions."""
 
 from collections import Counter
 
@@ -9,11 +9,11 @@ from local_log.manager.log_dir import LogDir
 
 
 class HostedLogs:
-    """See the module. Changed by the event loop; any thread may ask.
+    """The logs of a broker. Changed by the event loop; read from any thread.
 
     Attributes:
-        refused: partitions whose files are here and that are not open.
-        being_replaced: partitions whose log is closed while another takes its place.
+        refused: partitions with files here that are not open.
+        being_replaced: partitions whose log is closed while another one replaces it.
     """
 
     def __init__(self) -> None:
@@ -24,39 +24,41 @@ class HostedLogs:
         self.being_replaced: set[TopicPartition] = set()
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
-        """The open log of a partition."""
+        """Return the open log of a partition."""
         return self._logs.get(tp)
 
     def all(self) -> list[PartitionLog]:
-        """Every open log."""
+        """Return every open log."""
         return list(self._logs.values())
 
     def directory_of(self, tp: TopicPartition) -> LogDir | None:
-        """The log directory an open log lies in."""
+        """Return the log directory of an open log."""
         return self._dir_of.get(tp)
 
     def count_in(self, directory: LogDir) -> int:
-        """How many open logs lie in a directory."""
+        """Return the number of open logs in a directory."""
         return self._counts[directory]
 
     def logs_in(self, directory: LogDir) -> dict[TopicPartition, PartitionLog]:
-        """The open logs of a directory (a copy)."""
+        """Return the open logs of a directory (a copy)."""
         logs = self._logs.copy().items()
         return {tp: log for tp, log in logs if self._dir_of.get(tp) is directory}
 
     def checkpointed_in(self, directory: LogDir) -> dict[TopicPartition, PartitionLog]:
-        """The logs of a directory of which the checkpoints are to be written (a copy).
+        """Return the logs of a directory for its checkpoints (a copy).
 
-        Of one that is being replaced they say already where the next one begins.
+        Without those being replaced, whose entries are of the next log already.
         """
-        without = self.being_replaced.copy()  # first: an old log must not pass for the new one
+        without = (
+            self.being_replaced.copy()
+        )  # first, so that an old log is not taken for the new one
         return {tp: log for tp, log in self.logs_in(directory).items() if tp not in without}
 
     def refused_in(self, directory: LogDir) -> dict[TopicPartition, int]:
-        """Partitions of a directory that are offline for what their files say.
+        """Return offline partitions of a directory, with the recovery point to write for each.
 
         Returns:
-            What the checkpoint is to say of the recovery point of each.
+            Recovery point by partition.
         """
         return {
             tp: refused.recovery_point
@@ -65,33 +67,33 @@ class HostedLogs:
         }
 
     def add(self, log: PartitionLog, directory: LogDir) -> None:
-        """A log was opened or begun."""
+        """Add a log that was opened or created."""
         tp = log.topic_partition
         self._logs[tp] = log
         self._dir_of[tp] = directory
         self._counts[directory] += 1
 
     def close_replaced(self, tp: TopicPartition) -> None:
-        """Close a log that another one is about to replace; it stays the partition's until then."""
+        """Close a log that is about to be replaced; it stays the partition's log until then."""
         self.being_replaced.add(tp)
         self._logs[tp].close(clean=False, by_leaseholder=True)
 
     def replace(self, log: PartitionLog, directory: LogDir) -> None:
-        """A log has taken the place of another, in this directory."""
+        """Replace the log of a partition, in this directory."""
         tp = log.topic_partition
         self._counts[self._dir_of[tp]] -= 1
         self.being_replaced.discard(tp)
         self.add(log, directory)
 
     def refuse(self, refused: dict[TopicPartition, Refused]) -> None:
-        """These are the partitions that were not opened."""
+        """Set the partitions that were not opened."""
         self.refused = refused
 
     def take_out(self, tp: TopicPartition) -> list[LogDir]:
-        """Close and forget a partition.
+        """Close and remove a partition.
 
         Returns:
-            The directories its files lie in.
+            The directories with its files.
         """
         self.being_replaced.discard(tp)
         log = self._logs.pop(tp, None)

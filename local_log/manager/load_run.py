@@ -1,12 +1,10 @@
 """Opens the logs of all directories beside the event loop, several at a time.
 
 Each log directory has threads of its own, `num.recovery.threads.per.data.dir` of them, so that a
-slow disk holds up only itself. They look at the directory, then take one partition after the other
-from its queue. What came of each is kept here; nobody else sees any of it before all is done.
+slow disk delays only itself. They list the directory, then take one partition after the other.
 
-A run that is stopped ends as a kill would: a log that is being opened is left where it is, between
-two steps of its recovery, no checkpoint and no clean mark is written, and the next start does all
-of it again.
+A stopped run ends as after a kill: a log being opened is left between two steps of its recovery, no
+checkpoint and no clean mark is written, and the next start repeats all of it.
 """
 
 import logging
@@ -32,18 +30,18 @@ class LoadRun:
     """One load of all directories; used once.
 
     Attributes:
-        done: partitions that are finished, opened or not.
-        total: how many were found; None while the directories are looked at.
+        done: number of finished partitions, opened or not.
+        total: number of partitions found; None while the directories are listed.
     """
 
     def __init__(self, loader: Loader, dirs: Sequence[LogDir], ports: Ports, threads: int) -> None:
-        """See the module.
+        """Take the parts; `run` does the work.
 
         Args:
             loader: opens one partition.
             dirs: all log directories.
-            ports: gives the pools.
-            threads: of each directory.
+            ports: has the pools.
+            threads: number for each directory.
         """
         self._loader, self._dirs, self._threads = loader, dirs, threads
         self._executors, self._clock = ports.executors, ports.clock
@@ -59,20 +57,23 @@ class LoadRun:
     # -- from any thread
 
     def stop(self) -> None:
-        """Let `run` end soon: no partition is begun any more, and those at work give up."""
+        """Make `run` end soon.
+
+        No further partition is begun, and those in progress are abandoned.
+        """
         self._is_stopped = True
 
     def check_stop(self) -> None:
-        """Raise where the run is stopped.
+        """Raise if the run was stopped.
 
         Raises:
-            LoadStopped: it is.
+            LoadStopped: it was.
         """
         if self._is_stopped:
             raise LoadStopped(f"opening the logs was stopped after {self.done} of {self.total}")
 
     def stage(self) -> str:
-        """How far it is, for people; empty while that is not known."""
+        """Progress for people; empty while unknown."""
         if self.total is None:
             return ""
         does = "opening" if all(one.was_clean for one in self._dirs if one.works) else "recovering"
@@ -81,13 +82,13 @@ class LoadRun:
     # -- on a thread that may wait
 
     def run(self) -> Loaded:
-        """Look into the directories, and open what is wanted; returns when all threads are done.
+        """List the directories and open their partitions; returns when all threads are done.
 
         Returns:
-            What became of each partition, in the order in which they were found.
+            Outcome of each partition, in the order in which they were found.
 
         Raises:
-            LoadStopped: by `stop`.
+            LoadStopped: after `stop`.
         """
         began_ms = self._logged_ms = self._clock.monotonic_ms()
         working = [directory for directory in self._dirs if directory.works]
@@ -133,10 +134,10 @@ class LoadRun:
             log.info("%s", self.stage())
 
     def _on_each(self, directories: Sequence[LogDir], work: Callable[[LogDir], T]) -> list[T]:
-        """Do work for each directory on its own pool; wait for all of it, also where some failed.
+        """Run `work` for each directory on its own pool; wait for all, also after errors.
 
         Raises:
-            Exception: what the first of them raised: nothing that fails here is passed over.
+            Exception: the first error.
         """
 
         def guarded(directory: LogDir) -> T:

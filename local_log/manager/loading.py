@@ -1,9 +1,8 @@
-"""Opening what lies in the log directories at the start.
+"""Opens the partitions in the log directories at the start.
 
-First the directories are looked into, then it is decided for each partition which of its
-directories is the one that the metadata mean (`placement`), then that one is opened. What is not
-opened stays as it is. Several threads do this at once (`load_run`): nothing here is changed by one
-partition and read by another, but for whether a log directory works.
+First the directories are listed. Then `placement` chooses for each partition the directory that the
+metadata assign, and that one is opened. The others stay unchanged. Several threads do this at once
+(`load_run`): partitions share no mutable state except whether a log directory works.
 """
 
 import logging
@@ -55,20 +54,20 @@ log = logging.getLogger(__name__)
 
 TargetFor = Callable[[TopicPartition], TargetReplica | None]
 
-# The name of a file is taken by something else, or a file may not be read: that is one partition's
-# trouble, while any other error means that the disk is broken.
+# Another kind of file has the name, or a file is not readable: the error of one partition. Any
+# other error means that the disk failed.
 _OF_ONE_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A partition whose files are here and that is not open.
+    """A partition with files here that is not open.
 
     Attributes:
-        directories: log directories its files lie in.
+        directories: log directories with its files.
         reason: for people, with the remedy.
-        recovery_point: what the checkpoint is to say; UNKNOWN if that is not known.
-        foreign: those of the directories whose files say that they are another partition.
+        recovery_point: for the checkpoint; UNKNOWN if it is not known.
+        foreign: those of the directories whose files name another partition.
     """
 
     directories: Sequence[LogDir]
@@ -78,10 +77,10 @@ class Refused:
 
 
 class Unwanted(NamedTuple):
-    """A partition directory that the metadata do not mean.
+    """A partition directory that the metadata do not assign here.
 
     Attributes:
-        was_removed: the removal of its topic id was read; else nobody knows.
+        was_removed: the removal of its topic id was read; False: unknown.
     """
 
     topic_partition: TopicPartition
@@ -91,12 +90,12 @@ class Unwanted(NamedTuple):
 
 @dataclass(slots=True)
 class Loaded:
-    """What became of the directories that were found.
+    """Outcome for the directories that were found.
 
     Attributes:
-        unwanted: directories that are to be renamed away.
-        moved: partitions that lie elsewhere than the metadata say: where they were, where they are.
-        moves: copies that moves to other log directories have left: these are to begin again.
+        unwanted: directories to rename away.
+        moved: partitions in another directory than the metadata say: old one, new one.
+        moves: copies of unfinished moves to other log directories; the moves begin again.
     """
 
     opened: list[tuple[PartitionLog, LogDir]] = field(default_factory=list)
@@ -107,7 +106,7 @@ class Loaded:
 
     @classmethod
     def of_all(cls, parts: Iterable["Loaded"]) -> "Loaded":
-        """All in one, in their order."""
+        """Merge parts, in their order."""
         whole = cls()
         for part in parts:
             whole.opened += part.opened
@@ -123,8 +122,8 @@ class _Candidate:
     """One partition directory.
 
     Attributes:
-        topic_id: as `partition.metadata` says, else as the sidecar does.
-        is_named: `partition.metadata` says it.
+        topic_id: from `partition.metadata`, otherwise from the sidecar.
+        is_named: it is from `partition.metadata`.
     """
 
     directory: LogDir
@@ -135,16 +134,16 @@ class _Candidate:
 
 
 class LoadFacts(TypedDict, total=False):
-    """What the caller of a load may know.
+    """Facts that the caller of a load may have.
 
     Attributes:
-        compare: whether sidecars are compared, see `CheckedFiles`.
-        without_sidecars: log directories in which they are not.
+        compare: compare files with sidecars, see `CheckedFiles`.
+        without_sidecars: log directories in which they are not compared.
         last_broker_epoch: see `LogDir.read_clean_mark`.
-        assigned: partitions that the metadata assign to a log directory, by its id. Where its
-            recovery points were lost, they stay unknown for those that are not there now.
+        assigned: partitions that the metadata assign to a log directory, by its id. If the recovery
+            points of the directory were lost, those of absent partitions stay unknown.
         removed_topics: topic ids whose removal was read in the metadata log: their directories are
-            deleted. Without that, nothing proves that a topic is gone.
+            deleted. Nothing else proves that a topic is gone.
     """
 
     compare: bool
@@ -156,11 +155,11 @@ class LoadFacts(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """What a load needs to know; see `LogManager.load_run` and `LoadFacts`.
+    """Parameters of a load; see `LogManager.load_run` and `LoadFacts`.
 
     Attributes:
         config_for, hooks_for, fail_dir: called on the threads that open logs.
-        own_names: what else lies in a log directory rightly.
+        own_names: names of other files that belong in a log directory.
     """
 
     config_for: Callable[[str], LogConfig]
@@ -176,10 +175,10 @@ class LoadRequest:
 
 
 class Loader:
-    """Opens one partition after the other, each once, on whatever thread it is called.
+    """Opens partitions, each once, on any thread.
 
     Attributes:
-        check_stop: what it raises ends the opening, as a kill would.
+        check_stop: raises to end the opening, as after a kill.
     """
 
     def __init__(self, dirs: Sequence[LogDir], ports: Ports, request: LoadRequest) -> None:
@@ -191,12 +190,12 @@ class Loader:
         self.check_stop: CheckStop = proceed
 
     def look_into(self, directory: LogDir) -> tuple[list[TopicPartition], list[FoundFuture]]:
-        """Read what a log directory says of itself, and the names of its partitions.
+        """Read the small files of a log directory, and list its partitions.
 
-        A directory that fails is offline then, and has none.
+        A directory that fails goes offline and has none.
 
         Returns:
-            The partitions, and what is for `settle`.
+            The partitions, and future directories for `settle`.
         """
         request = self._request
         try:
@@ -217,17 +216,18 @@ class Loader:
         return request.compare and directory.path not in request.without_sidecars
 
     def _partitions_in(self, directory: LogDir) -> tuple[list[TopicPartition], list[FoundFuture]]:
-        """Names of partition directories; leftovers of deletions are removed."""
+        """List partition directories; remove leftovers of deletions."""
         found, futures = [], []
         names = self._disk.list_dir(directory.path)
         if any((parse_renamed_dir(name) or ("", ""))[1] == "delete" for name in names):
-            # A power cut must not give a directory its old name back once files of it are gone.
+            # A power cut must not restore the name of a directory after some of its files are
+            # deleted.
             self._disk.fsync_path(directory.path)
         for name in names:
             self.check_stop()
             path = directory.path / name
             if name.removesuffix(".tmp") in self._request.own_names:
-                continue  # a kill may leave a temporary file; the next write takes its name
+                continue  # a kill may leave a temporary file; the next write replaces it
             if not self._disk.is_dir(path):
                 log.info("unknown file is left alone: %s", path)
                 continue
@@ -248,17 +248,17 @@ class Loader:
     def settle(
         self, futures: Iterable[FoundFuture], found: dict[TopicPartition, list[LogDir]]
     ) -> list[FoundFuture]:
-        """Finish what a stop has left of logs that were to take the place of others.
+        """Complete or remove future directories that an earlier process left.
 
         Args:
             futures: of all log directories.
-            found: partitions that have a directory, and where; what is finished is added.
+            found: partitions with a directory, and where; completed ones are added.
 
         Returns:
-            See `Loaded.moves`.
+            Unfinished moves, see `Loaded.moves`.
         """
         moves: list[FoundFuture] = []
-        # Of two for one partition the swap was for the later one: the other is removed then.
+        # Of two for one partition the later one is swapped in: the other is removed.
         for future in sorted(futures, key=lambda one: one.marker.offset, reverse=True):
             self.check_stop()
             tp = future.marker.topic_partition
@@ -277,7 +277,7 @@ class Loader:
         found: Mapping[TopicPartition, Sequence[LogDir]],
         moves: list[FoundFuture],
     ) -> bool:
-        """Whether it is left as it is: the move continues, or the log may be where it came from."""
+        """Whether the directory must stay: its move continues, or its source is absent."""
         tp, moved = future.marker.topic_partition, future.marker.moved
         if moved is None:
             return False
@@ -298,14 +298,14 @@ class Loader:
     # -- one partition
 
     def load_one(self, tp: TopicPartition, directories: Sequence[LogDir]) -> Loaded:
-        """Look at a partition, decide, open it or leave it as it is.
+        """Examine a partition, and open it or leave it unchanged.
 
         Args:
-            tp: which.
-            directories: those that have a partition directory of its name.
+            tp: the partition.
+            directories: those with a partition directory of its name.
 
         Returns:
-            What became of it.
+            Its outcome.
         """
         candidates, target_for = [], self._request.wanted
         for directory in directories:
@@ -355,7 +355,7 @@ class Loader:
             refused = refusal(tp, left, placement.offline, foreign=strange)
             return Loaded.of_all([outcome, refused])
         if placement.opened is not None:
-            # Who asks for whatever is there knows of no replica that was served.
+            # A caller without metadata has no facts about replicas served before.
             never_served = target_for is None or _was_never_served(wanted)
             one = candidates[placement.opened]
             opened = self._open(tp, one, wanted, never_served=never_served)
@@ -366,7 +366,7 @@ class Loader:
         return outcome
 
     def _was_removed(self, one: _Candidate, wanted: TargetReplica | None) -> bool:
-        """Whether it is of a topic whose removal was read, and nothing says otherwise."""
+        """Whether its topic's removal was read, and no other fact contradicts it."""
         owner = one.files.owner
         return (
             one.is_named
@@ -387,7 +387,7 @@ class Loader:
         return _Candidate(directory, path, files, topic_id, is_named=True)
 
     def _believed(self, candidate: _Candidate, wanted: TargetReplica) -> _Candidate:
-        """Where the id of the partition is in its file, a sidecar of another topic is a mistake."""
+        """Ignore a sidecar of another topic if the partition's own file has the right id."""
         owner = candidate.files.owner
         if owner is None or owner.topic_id == wanted.topic_id:
             return candidate

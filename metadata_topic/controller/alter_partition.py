@@ -1,9 +1,9 @@
-"""AlterPartition, decided: the leader of a partition asks for another ISR.
+"""AlterPartition, decided: the leader of a partition proposes another ISR.
 
-The leader knows who has caught up; the controller knows who lives. So the leader proposes under the
-leader epoch, partition epoch and broker epochs that it knows, and the controller takes a proposal
-only if all of them are the present ones: a member of a former incarnation may lack what that one
-had.
+The leader has the replicas' fetch state; the controller has the brokers' registrations. A proposal
+carries the leader epoch, partition epoch and broker epochs that the leader has. The controller
+accepts it only if all of them are current: a newer incarnation of an ISR member may lack records
+that the proposed one had.
 
 Source: Kafka 4.3's ReplicationControlManager.alterPartition; KIP-841 (fenced brokers), KIP-903
 (broker epochs), KIP-704 (recovery from an unclean election).
@@ -36,16 +36,16 @@ from metadata_topic.image.replay_topics import merge
 from runtime.work import Pace, Steps, stepwise
 
 ANY_EPOCH = -1
-"""A broker epoch that is not compared: the leader does not say it."""
+"""A broker epoch that is not compared, because the leader did not send it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProposedIsr:
-    """What a leader asks for.
+    """The ISR that a leader proposes for one partition.
 
     Attributes:
         leader_epoch, partition_epoch: as the leader knows the partition.
-        members: (broker id, broker epoch or ANY_EPOCH) of the ISR that it wants.
+        members: (broker id, broker epoch or ANY_EPOCH) of each member of the proposed ISR.
         recovery_state: RECOVERED or RECOVERING.
     """
 
@@ -63,9 +63,9 @@ class ProposedIsr:
 
 @dataclass(frozen=True, slots=True)
 class AlteredPartition:
-    """What became of a proposal: the partition as it is then, or why not.
+    """Outcome of one proposal: the partition after it, or the error.
 
-    With NEW_LEADER_ELECTED it was carried out, and the one that asked leads no more.
+    NEW_LEADER_ELECTED: the change was written, and the proposer no longer leads.
     """
 
     replica: ReplicaId
@@ -82,20 +82,21 @@ def alter_partition(
     proposals: Sequence[ProposedIsr],
     defaults: ElectionRules = DEFAULT_RULES,
 ) -> Steps[ControllerResult[list[AlteredPartition]]]:
-    """Take the proposals of a leader that can be taken, in steps.
+    """Decide the proposals of a leader, in steps; each is accepted or refused on its own.
 
     Args:
         image: the cluster now.
-        broker_id: who asks; it leads the partitions.
-        broker_epoch: of the incarnation of it that asks.
-        proposals: each stands for itself; the second for a partition meets the first one's change.
-        defaults: what the properties of this controller say of elections.
+        broker_id: the broker that asks; it must lead the partitions.
+        broker_epoch: of the incarnation that asks.
+        proposals: independent of each other; a second one for a partition sees the first one's
+            change.
+        defaults: election settings in the properties of this controller.
 
     Returns:
-        One AlteredPartition a proposal, in their order.
+        One AlteredPartition for each proposal, in the same order.
 
     Raises:
-        StaleBrokerEpochError: not this incarnation of this broker.
+        StaleBrokerEpochError: the broker is not registered under this epoch.
     """
     check_broker_epoch(image, broker_id, broker_epoch)
     electorate = Electorate(image)
@@ -128,14 +129,17 @@ def alter_partition(
         if old.leader == broker_id:
             response.append(AlteredPartition(replica, old))
         else:
-            # Its proposal has completed a reassignment that takes it out.
+            # The proposal completed a reassignment that removes the proposer.
             led = NewLeaderElectedError(f"broker {old.leader} leads {topic.name} by now")
             response.append(AlteredPartition(replica, None, led))
     return ControllerResult(tuple(records), response)
 
 
 def _check_epochs(now: PartitionImage, broker_id: int, asked: ProposedIsr) -> None:
-    """Refuse what was asked of another partition state; the order is Kafka's."""
+    """Raise if the proposal was made for another state of the partition.
+
+    Checks in Kafka's order.
+    """
     if asked.leader_epoch > now.leader_epoch or asked.partition_epoch > now.partition_epoch:
         # The leader has read more of the log than this controller: another one is active.
         raise NotControllerError(

@@ -1,11 +1,11 @@
-"""Who of the brokers lives: sessions, kept alive by heartbeats, in the active controller's memory.
+"""Liveness of brokers: sessions in the memory of the active controller, renewed by heartbeats.
 
-Sessions are not in the log. A new controller knows nothing of the heartbeats before it, so it gives
-every broker that serves a whole session: what a former controller measured never ends one. A
-session belongs to one incarnation of a broker, named by its epoch. As in Kafka a registration alone
-begins none, and a new controller gives none to fenced brokers: the first heartbeat does.
+Sessions are not in the log. A new controller has seen no heartbeats, so it gives every unfenced
+broker a full session: time measured by an earlier controller never ends one. A session belongs to
+one incarnation of a broker, named by its broker epoch. As in Kafka a registration begins no
+session, and neither does a new controller for a fenced broker: the first heartbeat does.
 
-Pure: times are handed in, by the monotonic clock.
+Pure: callers pass the time, in ms of the monotonic clock.
 """
 
 from collections.abc import Collection, Mapping
@@ -21,10 +21,10 @@ UNKNOWN_OFFSET: Final = -1
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """Find a broker and make sure that its current incarnation is speaking.
+    """Find a broker and check that the request comes from its current incarnation.
 
     Raises:
-        StaleBrokerEpochError: it is not registered under this epoch, or, as in Kafka, not at all.
+        StaleBrokerEpochError: another epoch is registered, or none (as in Kafka the same error).
     """
     broker = image.brokers.get(broker_id)
     if broker is None:
@@ -38,15 +38,16 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) 
 
 @dataclass(slots=True)
 class BrokerSession:
-    """What the controller knows of one incarnation of a broker.
+    """State that the controller keeps of one incarnation of a broker.
 
     Attributes:
         broker_epoch: of that incarnation.
-        contact_ms: when it sent its last heartbeat; None: it sent none yet.
-        registered_at: offset of its newest registration (inclusive): it has caught up when it has
-            read so far. An incarnation that registers again keeps its epoch, and has more to read.
-        metadata_offset: how far (inclusive) it has read the metadata log; -1 unknown.
-        shutdown_offset: once the others have read so far, it may stop; -1: it does not stop.
+        contact_ms: time of its last heartbeat; None before the first.
+        registered_at: offset of its newest registration record (inclusive). The broker has caught
+            up when it has read this record. An incarnation that registers again keeps its epoch.
+        metadata_offset: last offset of the metadata log that it reported as read; -1: unknown.
+        shutdown_offset: the broker may stop once all others have read this offset (inclusive); -1
+            while it is not in controlled shutdown.
         descriptors: how many more files it may open.
     """
 
@@ -59,15 +60,15 @@ class BrokerSession:
 
 
 class BrokerSessions:
-    """Sessions of one term of the active controller."""
+    """Sessions during one term of the active controller."""
 
     def __init__(self, timeout_ms: int, image: MetadataImage, now_ms: int) -> None:
-        """Give every broker that is not fenced a whole session.
+        """Give every unfenced broker a full session.
 
         Args:
             timeout_ms: `broker.session.timeout.ms`.
-            image: the newest one of the new controller.
-            now_ms: when its term begins.
+            image: newest image of the new controller.
+            now_ms: begin of its term.
         """
         self._timeout_ms = timeout_ms
         self._sessions: dict[int, BrokerSession] = {}
@@ -76,21 +77,18 @@ class BrokerSessions:
                 continue
             session = self.touch(broker.id, broker.epoch, now_ms)
             if broker.in_controlled_shutdown:
-                # DIFFERS: Kafka's new controller lets it stop at once, whatever the others have
-                # read; they would send clients to leaders that are no more.
+                # DIFFERS: Kafka's new controller lets the broker stop at once. Brokers that have
+                # not read the new leaders yet would still send clients to the stopped one.
                 session.shutdown_offset = image.provenance.end_offset
 
     def touch(self, broker_id: int, broker_epoch: int, now_ms: int) -> BrokerSession:
-        """An incarnation of a broker is heard of now.
-
-        The caller knows that it is the registered one.
-        """
+        """Renew the session of an incarnation; the caller has checked that it is registered."""
         session = self.of(broker_id, broker_epoch)
         session.contact_ms = now_ms
         return session
 
     def of(self, broker_id: int, broker_epoch: int) -> BrokerSession:
-        """What is known of the incarnation that is registered, be it nothing."""
+        """Return the session of an incarnation, or a new one without contact."""
         known = self._sessions.get(broker_id)
         if known is None or known.broker_epoch != broker_epoch:
             known = BrokerSession(broker_epoch, None, broker_epoch)
@@ -98,16 +96,16 @@ class BrokerSessions:
         return known
 
     def end(self, broker_id: int) -> None:
-        """Forget a broker; fine if it is not known."""
+        """Drop the session of a broker; no error if there is none."""
         self._sessions.pop(broker_id, None)
 
     def get(self, broker_id: int, broker_epoch: int) -> BrokerSession | None:
-        """The session of an incarnation, be it over; None if there is none."""
+        """Return the session of an incarnation, also an expired one; None if there is none."""
         session = self._sessions.get(broker_id)
         return session if session is not None and session.broker_epoch == broker_epoch else None
 
     def is_live(self, broker_id: int, broker_epoch: int, now_ms: int) -> bool:
-        """Whether this incarnation was heard of within the session timeout."""
+        """Whether the last heartbeat of this incarnation is within the session timeout."""
         session = self.get(broker_id, broker_epoch)
         return session is not None and self._has_contact(session, now_ms)
 
@@ -115,7 +113,7 @@ class BrokerSessions:
         return session.contact_ms is not None and now_ms - session.contact_ms <= self._timeout_ms
 
     def ended(self, now_ms: int) -> list[tuple[int, int]]:
-        """(broker id, epoch) of the incarnations whose session ended, longest silent first."""
+        """(broker id, epoch) of each expired session, oldest heartbeat first."""
         over = [
             (session.contact_ms, broker_id, session.broker_epoch)
             for broker_id, session in self._sessions.items()
@@ -124,7 +122,7 @@ class BrokerSessions:
         return [(broker_id, epoch) for _, broker_id, epoch in sorted(over)]
 
     def next_end_ms(self, now_ms: int) -> int | None:
-        """When the next session that still runs is over, if nothing is heard; None without one."""
+        """Return when the next live session expires without a heartbeat; None without sessions."""
         runs = [
             session.contact_ms
             for session in self._sessions.values()
@@ -135,14 +133,14 @@ class BrokerSessions:
     def lowest_active_offset(
         self, image: MetadataImage, *, without: Collection[int | None]
     ) -> int | None:
-        """How far (inclusive) all active brokers have read.
+        """Lowest metadata offset (inclusive) that all active brokers have read.
 
         Args:
-            image: says who is active.
-            without: brokers that are not asked.
+            image: its active brokers count.
+            without: ids of brokers left out.
 
         Returns:
-            -1: not known of all; None: no other broker is active.
+            -1 if the offset of one of them is unknown; None if no other broker is active.
         """
         offsets = []
         for broker in image.brokers.values():
@@ -152,12 +150,12 @@ class BrokerSessions:
         return min(offsets) if offsets else None
 
     def free_descriptors(self) -> dict[int, int]:
-        """How many more replicas each broker takes that reports its descriptors."""
+        """Further replicas by broker id, for brokers that report descriptors."""
         left = ((broker_id, one.descriptors.left) for broker_id, one in self._sessions.items())
         return {broker_id: count for broker_id, count in left if count is not None}
 
     def place(self, replicas: Mapping[int, int], last_offset: int) -> None:
-        """Note how many replicas brokers get by records up to `last_offset` (inclusive)."""
+        """Count replicas that brokers get by records up to `last_offset` (inclusive)."""
         for broker_id, count in replicas.items():
             session = self._sessions.get(broker_id)
             if session is not None:

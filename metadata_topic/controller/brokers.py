@@ -1,8 +1,8 @@
-"""Registration of brokers, and their fencing.
+"""Registration and fencing of brokers.
 
-A broker registers with every start and is fenced until it says that it caught up with the metadata
-log; while fenced it leads nothing. Its epoch is the offset at which its registration is written,
-so an older incarnation of the same id is recognised by its lower epoch.
+A broker registers at every start. It stays fenced, and leads nothing, until it reports that it
+caught up with the metadata log. Its broker epoch is the offset of its registration record, so an
+older incarnation of the same id has a lower epoch.
 """
 
 from collections.abc import Sequence
@@ -38,18 +38,18 @@ from runtime.work import Pace, Steps, stepwise
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a node says of itself when it registers, as broker or as controller.
+    """Registration request of a node, as broker or as controller.
 
     Attributes:
-        incarnation_id: random, made once per process.
-        features: what it can do: name to (lowest, highest), both inclusive.
+        incarnation_id: random, one per process.
+        features: supported levels by feature: (lowest, highest), both inclusive.
         log_dirs: ids of its online log directories; empty for controllers.
-        cordoned_log_dirs: those that take no new replicas.
-        keeps_directories: replicas are served only after their directory was committed, see
+        cordoned_log_dirs: directories that take no new replicas.
+        keeps_directories: the broker serves a replica only after its directory was committed, see
             `directories`.
-        remote_store: of a broker's remote tier; None: it is off.
-        previous_epoch: of the broker's incarnation before, if that one ended cleanly; -1: it did
-            not, or nobody knows.
+        remote_store: of the broker's remote tier; None if the tier is off.
+        previous_epoch: epoch of the broker's previous incarnation if it shut down cleanly; -1 if
+            it did not, or if that is unknown.
     """
 
     node_id: int
@@ -75,28 +75,28 @@ def register_broker(
 ) -> Steps[ControllerResult[int]]:
     """Register a broker, fenced, in steps.
 
-    Whatever its previous incarnation led loses its leader first. A replica whose log directory is
-    not among those registered leaves ISR and ELR, and one that was `found` elsewhere is noted
-    there, in the same append: before the broker may be elected for it.
+    The partitions that its previous incarnation led lose their leader first. A replica whose log
+    directory is not registered leaves ISR and ELR. A replica `found` in another directory is
+    assigned to it in the same append, before the broker can be elected for it.
 
     Args:
         image: the cluster now; the records must be the next ones written after it.
-        registration: what the broker says of itself.
-        has_live_session: its previous incarnation still sends heartbeats.
-        found: what it found on its disks.
-        defaults: what the properties of this controller say of elections.
+        registration: request of the broker.
+        has_live_session: the session of its previous incarnation has not expired.
+        found: replicas found on its disks.
+        defaults: election settings in the properties of this controller.
 
     Returns:
         The new broker epoch: the offset of the first record written here.
 
     Raises:
-        DuplicateBrokerRegistrationError: a live broker of another incarnation has the id.
+        DuplicateBrokerRegistrationError: another incarnation of this id is live.
     """
     previous = image.brokers.get(registration.node_id)
     epoch = image.provenance.end_offset
     same_life = None
     if previous is not None and previous.incarnation_id == registration.incarnation_id:
-        same_life = previous  # the same process asks again: it keeps its epoch, and what it leads
+        same_life = previous  # the same process asks again: it keeps its epoch and its leaderships
         epoch = previous.epoch
     elif has_live_session:
         raise DuplicateBrokerRegistrationError(
@@ -151,10 +151,11 @@ def _assigned_from(
 def _absent(
     image: MetadataImage, previous: BrokerImage | None, registration: Registration
 ) -> Steps[tuple[tuple[bytes, bytes], ...]]:
-    """Directories that replicas live in and that do not work now, each with its last incarnation.
+    """Offline directories that hold replicas, each with the incarnation that last used it.
 
-    One that comes back must name that incarnation, or it is a copy of another time. An incarnation
-    of Apache Kafka named itself nowhere.
+    A directory that comes back must name that incarnation; otherwise it is an old copy. Apache
+    Kafka writes no incarnation into its directories.
+
     """
     keeps = registration.keeps_directories
     if previous is None or not keeps or previous.directories_assigned_from < 0:
@@ -174,11 +175,11 @@ def _absent(
 
 
 def register_controller(image: MetadataImage, registration: Registration) -> ControllerResult[None]:
-    """Register a controller; the same incarnation twice writes nothing.
+    """Register a controller; writes nothing if this incarnation is registered already.
 
     Raises:
-        InvalidRequestError: the id is none.
-        UnsupportedFeatureError: `metadata.version` is older than registrations of controllers.
+        InvalidRequestError: the id is negative.
+        UnsupportedFeatureError: `metadata.version` is older than controller registrations.
     """
     if registration.node_id < 0:
         raise InvalidRequestError(f"Controller id {registration.node_id} is negative.")
@@ -193,7 +194,7 @@ def register_controller(image: MetadataImage, registration: Registration) -> Con
 
 
 def controller_image(registration: Registration) -> ControllerImage:
-    """A controller as the metadata have it once it is registered."""
+    """Return the controller as it is in the metadata after its registration."""
     return ControllerImage(
         id=registration.node_id,
         incarnation_id=registration.incarnation_id,
@@ -210,10 +211,10 @@ def unfence_broker(
     broker_epoch: int,
     defaults: ElectionRules = DEFAULT_RULES,
 ) -> Steps[ControllerResult[None]]:
-    """Let a broker lead, in steps: elect it wherever there is no leader and it may be.
+    """Unfence a broker, in steps; elect it for leaderless partitions if eligible.
 
     Raises:
-        StaleBrokerEpochError: not this incarnation of this broker.
+        StaleBrokerEpochError: the broker is not registered under this epoch.
     """
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     if not broker.fenced:
@@ -232,9 +233,9 @@ def fence_broker(
     offline: Sequence[bytes] = (),
     defaults: ElectionRules = DEFAULT_RULES,
 ) -> Steps[ControllerResult[None]]:
-    """Take all leadership from a broker, in steps, because it is gone or stops.
+    """Fence a broker that is gone or stopping, in steps, and move its leaderships away.
 
-    `offline`: log directories that it registered and that failed.
+    `offline`: registered log directories that failed.
 
     Raises:
         StaleBrokerEpochError: not this incarnation of this broker.

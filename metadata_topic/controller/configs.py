@@ -1,7 +1,7 @@
 """Changing configs of topics and brokers: key by key (KIP-339), or all of a resource at once.
 
-Each resource succeeds or fails on its own. What a key may hold is the broker's knowledge and comes
-in as `ConfigRules`; what SET, DELETE, APPEND and SUBTRACT do is decided here.
+Each resource succeeds or fails on its own. The broker validates values (`ConfigRules`); this module
+decides the effect of SET, DELETE, APPEND and SUBTRACT.
 """
 
 from collections import Counter
@@ -27,14 +27,14 @@ from metadata_topic.image.records import MetadataRecord, make, partition_record_
 from runtime.work import Pace, Steps, stepwise
 
 VALUE_BYTES_MAX: Final = 32_767
-"""Longest value as UTF-8: a record's string of today can hold more, but no reader takes it."""
+"""Longest value, in bytes of UTF-8; records could hold more, but no reader takes more."""
 
 _CHANGE_WORK: Final = 40
 _SHOWN_CHARS_MAX: Final = 249
 
 
 class Operation(IntEnum):
-    """What to do with a key; the numbers of the protocol."""
+    """Operation on a key; numbers of the protocol."""
 
     SET = 0
     DELETE = 1
@@ -43,7 +43,7 @@ class Operation(IntEnum):
 
 
 class ConfigRules(Protocol):
-    """What the broker knows about keys."""
+    """The broker's rules about config keys."""
 
     def is_list(self, resource_type: int, key: str) -> bool:
         """Whether the value is a list, so that APPEND and SUBTRACT make sense."""
@@ -62,7 +62,7 @@ class ConfigChange(Protocol):
 
     @property
     def name(self) -> str:
-        """Key."""
+        """The key."""
 
     @property
     def config_operation(self) -> int:
@@ -74,7 +74,7 @@ class ConfigChange(Protocol):
 
 
 class ResourceChange(Protocol):
-    """The changes of one resource, as in the request."""
+    """Changes of one resource, as in the request."""
 
     @property
     def resource_type(self) -> int:
@@ -82,16 +82,16 @@ class ResourceChange(Protocol):
 
     @property
     def resource_name(self) -> str:
-        """Topic's name, broker's id, or empty."""
+        """Topic name, broker id in decimal, or empty for all brokers."""
 
     @property
     def configs(self) -> Sequence[ConfigChange]:
-        """The changes."""
+        """Changes in the order of the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlteredResource:
-    """What became of one resource; `error` is None if its changes are written."""
+    """Outcome for one resource; `error` is None if its changes are written."""
 
     resource_type: int
     resource_name: str
@@ -111,10 +111,9 @@ def incremental_alter_configs(
 
     Args:
         image: the cluster now.
-        resources: topics, brokers (name is the id) and the cluster-wide default (a broker "").
-        rules: see ConfigRules.
-        replaces: overrides that a resource has and the request does not name are deleted (the old
-            form, AlterConfigs).
+        resources: topics, brokers (named by id) and the cluster-wide default (a broker named "").
+        rules: of the broker, for its own keys.
+        replaces: also delete overrides that the request does not name (the old API AlterConfigs).
         validate_only: check and answer, write nothing.
 
     Returns:
@@ -147,7 +146,7 @@ def incremental_alter_configs(
 def _changes_of(
     image: MetadataImage, resource: ResourceChange, rules: ConfigRules, *, replaces: bool
 ) -> Steps[dict[str, str | None]]:
-    """New values of the keys that change, None for removal; checked as a whole."""
+    """Return the new value of each changed key, None to remove it; checked as a whole."""
     kind, name = resource.resource_type, resource.resource_name
     _check_resource(image, kind, name)
     names = Counter(change.name for change in resource.configs)
@@ -180,7 +179,7 @@ def _changes_of(
 
 
 def _check_min_isr(broker: str, value: str | None) -> None:
-    """Who is eligible is decided by one minimum of the whole cluster, which is always there."""
+    """Refuse changes that would give parts of the cluster another minimum: ELR depends on one."""
     if broker:
         raise InvalidConfigError(f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
     if value is None:
@@ -200,7 +199,7 @@ def _check_size(key: str, value: str | None) -> None:
 
 
 def _shown(name: str) -> str:
-    """A name in a message: a message with all of a long one could not be sent."""
+    """Shorten a name for an error message: the whole of a long one may not fit into a response."""
     return name if len(name) <= _SHOWN_CHARS_MAX else name[:_SHOWN_CHARS_MAX] + "..."
 
 
@@ -224,7 +223,7 @@ def _check_resource(image: MetadataImage, kind: int, name: str) -> None:
 
 
 def _kind_name(kind: int) -> str:
-    """What Kafka calls a kind of resource that it has and this version has not."""
+    """Name of a resource type that Kafka has and this version lacks."""
     for known in ResourceType:
         if known == kind:
             return f" ({known.name}): this version has settings of topics and brokers only"
@@ -272,7 +271,7 @@ def _records_of(
     changes: Mapping[str, str | None],
     minimums: dict[str, str | None],
 ) -> list[MetadataRecord]:
-    """What to write; `minimums` of topics that the request has changed are noted there."""
+    """Records to write; new minimums of topics are noted in `minimums`."""
     kind, name = resource.resource_type, resource.resource_name
     existing = image.configs.get((kind, name), {})
     # A broker's config is written also when it is the same: brokers re-read files named in it.
@@ -286,7 +285,7 @@ def _records_of(
         for key, value in written.items()
     ]
     if MIN_ISR in written and image.elr_enabled:
-        # Who is eligible was decided under the old minimum.
+        # The ELR was decided under the old minimum.
         new = written[MIN_ISR]
         if kind == ResourceType.TOPIC:
             minimums[name] = new
@@ -303,11 +302,11 @@ def _records_of(
 def _still_eligible(
     image: MetadataImage, topic: TopicImage, new_minimum: str | None
 ) -> Iterator[MetadataRecord]:
-    """Give back who may lead where nothing was, or can be, committed without them.
+    """Keep the ELR of partitions where nothing can have been committed without its members.
 
-    So it is where fewer are in sync than the new minimum, as they were fewer than the old one: else
-    nobody was noted as eligible. Where the minimum is not known, only with nobody in sync.
-    DIFFERS: in Kafka nobody can lead such a partition any more but by an unclean election.
+    That holds where the ISR is smaller than both the old and the new minimum. With an unknown
+    minimum it holds only for an empty ISR. DIFFERS: Kafka clears the ELR, and then only an unclean
+    election can give such a partition a leader.
     """
     version = partition_record_version(image.metadata_version)
     minimum = number_in(new_minimum, 1)

@@ -1,16 +1,16 @@
-"""In which log directory each replica lives: the metadata hold it, so a lost disk is noticed.
+"""Assignment of replicas to log directories, kept in the metadata so that a lost disk is noticed.
 
 A replica goes through three steps: its PartitionRecord (directory UNASSIGNED), its files on the
 broker's disk, its directory in the metadata. Only then is it served. So a replica without a
-directory never had a record and may be begun; one with a directory whose files are not there has
-lost them, and is offline until they come back or somebody forgets the directory by name.
+directory never had a record and may be created empty. A replica with a directory but without files
+has lost them. It is offline until they come back or an operator forgets the directory.
 
-Records of another making (Apache Kafka) do not keep that order: their
-replicas were served without a directory. The first registration of a broker that keeps it settles
-them all: what is on disk is assigned; the rest, if a directory of the broker is missing or the
-partition has changed since it was made, is LOST.
+Apache Kafka does not keep that order: it serves replicas before they have a directory. The first
+registration of a broker that keeps the order settles them all. A replica found on disk is assigned.
+Any other becomes LOST if a directory of the broker is missing or its partition has changed since
+its creation.
 
-Source: KIP-858 (directory ids), with the order above.
+Source: KIP-858 (directory ids); the order above is ours.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -53,20 +53,20 @@ NEVER_ASSIGNED: Final = frozenset({DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING})
 
 
 class ReplicaId(NamedTuple):
-    """A partition by its topic's id."""
+    """A partition, named by topic id and index."""
 
     topic_id: bytes
     partition: int
 
 
 class FoundReplicas(NamedTuple):
-    """What a broker that registers found on its disks, of replicas noted elsewhere.
+    """Replicas that a registering broker found on its disks, outside their assigned directory.
 
     Attributes:
         usable: directory id of each replica whose files are there and will be served.
-        refused: the same of each whose files are there and cannot be used now. Where it was served
-            before the rule, a later start must not take it for one that never was.
-        is_missing_some: a directory of the broker is not there or does not work.
+        refused: directory id of each replica whose files are there and cannot be used now. Without
+            this note a later start could take the replica for one that was never served.
+        is_missing_some: a directory of the broker is missing or does not work.
     """
 
     usable: Mapping[ReplicaId, bytes] = {}
@@ -78,7 +78,7 @@ NOTHING_FOUND: Final = FoundReplicas()
 
 
 class HostedReplica(NamedTuple):
-    """A replica of one broker, as the metadata have it."""
+    """A replica of one broker, as in the metadata."""
 
     topic: TopicImage
     partition: int
@@ -87,12 +87,12 @@ class HostedReplica(NamedTuple):
 
 
 def can_assign(image: MetadataImage) -> bool:
-    """Whether the finalised metadata.version has directories in its records."""
+    """Whether records of the finalised metadata.version hold directories."""
     return partition_record_version(image.metadata_version) >= 1
 
 
 def replicas_of_broker(image: MetadataImage, broker_id: int) -> Iterator[HostedReplica]:
-    """All replicas of a broker and their directories."""
+    """Iterate over all replicas of a broker, with their directories."""
     for topic in image.topics_by_id.values():
         for index, partition in topic.partitions.items():
             if broker_id in partition.replicas:
@@ -100,10 +100,9 @@ def replicas_of_broker(image: MetadataImage, broker_id: int) -> Iterator[HostedR
 
 
 def known_directories(image: MetadataImage, broker_id: int) -> set[bytes]:
-    """Ids that the metadata know of a broker: registered last, or assigned to a replica.
+    """Ids of a broker's directories in the metadata: registered last, or assigned to a replica.
 
-    DIRECTORY_LOST is one of them where a replica has it: some directory is missing, its id was
-    never known.
+    The set has DIRECTORY_LOST if a replica has it: a directory is missing whose id is unknown.
     """
     broker = image.brokers.get(broker_id)
     registered = () if broker is None else broker.log_dirs
@@ -116,20 +115,20 @@ def known_directories(image: MetadataImage, broker_id: int) -> set[bytes]:
 def moved_at_registration(
     image: MetadataImage, broker_id: int, found: FoundReplicas, *, keeps_order: bool
 ) -> Steps[dict[ReplicaId, bytes]]:
-    """Say which replicas a broker has elsewhere than noted, in steps; settle those of before.
+    """Find, in steps, replicas to assign to another directory because a broker registers.
 
-    One of before that was not found may have had records all the same: Apache Kafka serves it first
-    and notes its directory then. Its partition epoch says that time has passed since it was made.
+    Without the order above an unassigned replica that was not found may still have had records:
+    Apache Kafka serves a replica first. A partition epoch above 0 says so.
 
     Args:
         image: the cluster before this registration.
-        broker_id: who registers.
-        found: by that broker.
-        keeps_order: it keeps the order from now on; a broker of Apache Kafka says nothing of what
-            it found.
+        broker_id: the broker that registers.
+        found: by that broker on its disks.
+        keeps_order: the broker keeps the order from now on; a broker of Apache Kafka reports
+            nothing of what it found.
 
     Returns:
-        The log directory that is to be noted, of each replica whose noted one is another.
+        The new log directory of each replica whose assignment changes.
     """
     moved: dict[ReplicaId, bytes] = {}
     if not can_assign(image):
@@ -160,13 +159,13 @@ def assign_directories(
     assignments: Mapping[ReplicaId, bytes],
     defaults: ElectionRules = DEFAULT_RULES,
 ) -> Steps[ControllerResult[None]]:
-    """Note in which directories a broker has made replicas, in steps; what is gone is passed over.
+    """Assign replicas to the directories in which a broker created them, in steps.
 
-    A replica in a directory that is not registered leaves ISR and ELR. So does one of Apache Kafka
-    whose directory was not there: it was begun again in the other one.
+    Deleted partitions are skipped. A replica in an unregistered directory leaves ISR and ELR. So
+    does a replica of Apache Kafka whose directory was missing: its new files are empty.
 
     Raises:
-        StaleBrokerEpochError: not this incarnation of this broker.
+        StaleBrokerEpochError: the broker is not registered under this epoch.
     """
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     electorate = Electorate(image)
@@ -205,12 +204,12 @@ def assign_directories(
 
 
 class Forgotten(NamedTuple):
-    """What became of the replicas in a log directory that was forgotten.
+    """Outcome for the replicas in a forgotten log directory.
 
     Attributes:
         replicas: (topic, partition) of each.
-        leaderless: those of them that were the last copy of what was committed, and were not begun
-            again: they have no leader.
+        leaderless: the part of them that held the last copy of committed records and were not
+            created again; these partitions have no leader.
     """
 
     replicas: list[tuple[str, int]]
@@ -227,20 +226,21 @@ def forget_directory(
     begins_last_copies: bool = False,
     defaults: ElectionRules = DEFAULT_RULES,
 ) -> Steps[ControllerResult[Forgotten]]:
-    """Give a lost directory up, in steps: its replicas are in no ISR or ELR any more.
+    """Give up a lost directory, in steps: its replicas leave ISR and ELR.
 
-    Where another replica has what is committed, the one here is begun again, and follows. Else it
-    had the last copy: it keeps the id DIRECTORY_LOST, by which it cannot lead, and the partition
-    has no leader.
+    If another replica has all committed records, the lost one is created again, empty, and
+    follows. Otherwise it held the last copy: it gets the directory id DIRECTORY_LOST, which cannot
+    lead, and the partition has no leader.
 
     Args:
         image: the cluster now.
-        broker_id: whose directory; it does not run.
-        directory_id: to forget; DIRECTORY_LOST for replicas whose directory was never known, or was
-            forgotten before.
-        working: ids of the directories that are there: they are not forgotten.
-        begins_last_copies: what was committed is given up: these begin again too, empty, and lead.
-        defaults: what the properties of this controller say of elections.
+        broker_id: owner of the directory; the broker is not running.
+        directory_id: to forget; DIRECTORY_LOST for replicas whose directory was never known or
+            was forgotten before.
+        working: ids of the directories that are present; these are not forgotten.
+        begins_last_copies: give up committed records: last copies are created again too, empty,
+            and lead.
+        defaults: election settings in the properties of this controller.
     """
     if directory_id in working:
         return ControllerResult((), Forgotten([], []))
@@ -281,13 +281,13 @@ def forget_directory(
 
 
 def remaining_directories(broker: BrokerImage, gone: Collection[bytes]) -> tuple[bytes, ...]:
-    """The log directories of a broker without some, in a form that says so if it is none."""
+    """Return the log directories of a broker without `gone`; never an empty tuple."""
     kept = tuple(one for one in broker.log_dirs if one not in gone)
-    return kept or (DIRECTORY_UNASSIGNED,)  # an empty list would change nothing
+    return kept or (DIRECTORY_UNASSIGNED,)  # an empty list in the record would mean "unchanged"
 
 
 def directories_record(broker: BrokerImage, gone: Collection[bytes]) -> MetadataRecord:
-    """A record that takes log directories out of a broker's registration."""
+    """Make a record that removes log directories from a broker's registration."""
     return make(
         "BrokerRegistrationChangeRecord",
         2,

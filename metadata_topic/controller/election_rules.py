@@ -1,8 +1,8 @@
-"""What a topic's settings say of its elections, as the controller resolves them.
+"""Election settings of a topic, as the controller resolves them.
 
-A topic's own setting counts before the cluster-wide default, and that before what stands in the
-properties of the active controller. Settings of single brokers do not count, as in Kafka: a
-partition has replicas on several of them.
+A setting of the topic overrides the cluster-wide default, which overrides the properties of the
+active controller. Settings of single brokers are ignored, as in Kafka: a partition has replicas on
+several brokers.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ UNCLEAN: Final = "unclean.leader.election.enable"
 
 @dataclass(frozen=True, slots=True)
 class ElectionRules:
-    """How the partitions of a topic elect; of no topic: what the controller's properties say.
+    """Election settings of a topic's partitions, or the defaults of the controller.
 
     Attributes:
-        min_isr: `min.insync.replicas`; of a topic at most the number of its replicas.
-        is_unclean: a replica that lacks records may lead where no other can.
+        min_isr: `min.insync.replicas`; for a topic at most its replication factor.
+        is_unclean: a replica that lacks committed records may lead if no other can.
     """
 
     min_isr: int = 1
@@ -34,19 +34,19 @@ DEFAULT_RULES: Final = ElectionRules()
 
 
 def rules_of(image: MetadataImage, topic: TopicImage, defaults: ElectionRules) -> ElectionRules:
-    """Resolve the rules of a topic that has partitions.
+    """Resolve the rules of a topic that has at least one partition.
 
-    DIFFERS: `__remote_log_metadata` never elects an unclean leader by itself: what it would forget
-    lies in the store, and the local segments are gone.
+    DIFFERS: `__remote_log_metadata` never elects an unclean leader by itself. The lost records
+    would be the only trace of segments in the store whose local copies are gone.
 
     Args:
         image: the cluster now.
         topic: of the image.
-        defaults: what the properties of the active controller say.
+        defaults: from the properties of the active controller.
     """
     cluster = _laid_over(image.broker_config(None), defaults)
     own = _laid_over(image.topic_config(topic.name), cluster)
-    # As in Kafka the first partition has as many replicas as all shall have.
+    # As in Kafka the first partition gives the replication factor.
     replicas = len(next(iter(topic.partitions.values())).replicas)
     is_unclean = own.is_unclean and topic.name != REMOTE_LOG_METADATA_TOPIC
     return ElectionRules(min(own.min_isr, replicas), is_unclean)
@@ -61,7 +61,7 @@ def _laid_over(configs: Mapping[str, str], below: ElectionRules) -> ElectionRule
 
 
 def number_in(text: str | None, otherwise: int) -> int:
-    """The number in a value; one that another version wrote may be none, which ends nothing."""
+    """Parse a config value; a value that is no number (of another version) gives `otherwise`."""
     try:
         return otherwise if text is None else int(text)
     except ValueError:

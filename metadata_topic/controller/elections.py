@@ -1,11 +1,11 @@
-"""Elections that nobody's end asks for: on request, for balance, and of unclean leaders later on.
+"""Elections without a failed leader: on request, for balance, and later unclean ones.
 
-| who asks | which partitions | who is elected |
+| trigger | partitions | elected replica |
 |---|---|---|
-| ElectLeaders, preferred | those named | the first replica, if it is in sync and serves |
-| ElectLeaders, unclean | those named that have no leader | any that serves, whatever it lacks |
-| the balance of leaders | those whose leader is not the first replica | as the first |
-| `unclean.leader.election.enable` | those without leader whose topic allows it | as the second |
+| ElectLeaders, preferred | those named | the first replica, if in sync and active |
+| ElectLeaders, unclean | those named that have no leader | any active one, also a late one |
+| leader balance | those whose leader is not the first replica | as for preferred |
+| `unclean.leader.election.enable` | without leader, topic allows it | as for unclean |
 
 Source: Kafka 4.3's ReplicationControlManager; KIP-183, KIP-460.
 """
@@ -36,32 +36,32 @@ from metadata_topic.image.replay_topics import merge
 from runtime.work import Pace, Steps, stepwise
 
 ELECTIONS_A_DECISION: Final = 1_000
-"""Of the controller's own: then other decisions have their turn."""
+"""Bound of one decision of the controller's own; other decisions run before the next one."""
 _ELECTIONS: Final[Mapping[int, Election]] = {0: Election.PREFERRED, 1: Election.ORDERED}
-"""By their numbers in the request."""
+"""Elections by `election_type` of the request."""
 
 
 class ElectionNotNeededError(ControllerError):
-    """The partition has the leader that is asked for."""
+    """The partition already has the requested leader."""
 
     code = ErrorCode.ELECTION_NOT_NEEDED
 
 
 class PreferredLeaderNotAvailableError(ControllerError):
-    """The first replica is not in sync, or does not serve."""
+    """The first replica is not in sync or not active."""
 
     code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
 
 class EligibleLeadersNotAvailableError(ControllerError):
-    """No replica serves."""
+    """No replica is active."""
 
     code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
 @dataclass(slots=True)
 class ElectedTopic:
-    """What became of the partitions of a topic: why there was no election, None if there was."""
+    """Outcome for the partitions of a topic: the error, or None where a leader was elected."""
 
     name: str
     partitions: list[tuple[int, KafkaError | None]] = field(default_factory=list)
@@ -75,17 +75,17 @@ def elect_leaders(
     asked: Sequence[tuple[str, Sequence[int]]] | None,
     defaults: ElectionRules = DEFAULT_RULES,
 ) -> Steps[ControllerResult[list[ElectedTopic]]]:
-    """Elect the leaders that somebody asks for, in steps.
+    """Elect leaders on request, in steps.
 
     Args:
         image: the cluster now.
         election_type: 0 preferred, 1 unclean, as in the request.
-        asked: topics and partitions; None: all, and of them only those that need an election are
-            in the response.
-        defaults: what the properties of this controller say of elections.
+        asked: topics and partitions; None: all, and the response has only the partitions that
+            needed an election.
+        defaults: election settings in the properties of this controller.
 
     Raises:
-        InvalidRequestError: no such type.
+        InvalidRequestError: unknown election type.
     """
     election = _ELECTIONS.get(election_type)
     if election is None:
@@ -134,7 +134,7 @@ def _partition(image: MetadataImage, name: str, index: int) -> tuple[TopicImage,
 
 
 def _is_needed(old: PartitionImage, election: Election) -> bool:
-    """Whether there is not the leader already."""
+    """Whether the partition lacks the leader that this election would give it."""
     if election is Election.PREFERRED:
         return old.leader != old.replicas[0]
     return old.leader == NO_LEADER
@@ -148,11 +148,11 @@ def _elected(
     electorate: Electorate,
     rules: ElectionRules,
 ) -> MetadataRecord:
-    """The record of an election.
+    """Return the record of an election.
 
     Raises:
-        ElectionNotNeededError: there is the leader already.
-        PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError: nothing changes by it.
+        ElectionNotNeededError: the partition has that leader already.
+        PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError: no eligible replica.
     """
     if not _is_needed(old, election):
         raise ElectionNotNeededError("Leader election not needed for topic partition.")
@@ -169,7 +169,7 @@ def _elected(
 def balance_leaders(
     image: MetadataImage, *, defaults: ElectionRules = DEFAULT_RULES
 ) -> Steps[ControllerResult[bool]]:
-    """Let the first replicas lead that can, in steps; the response: there may be more of them."""
+    """Elect preferred leaders, in steps; the response: whether more partitions may need it."""
     return (yield from _own_elections(image, Election.PREFERRED, defaults))
 
 
@@ -177,7 +177,10 @@ def balance_leaders(
 def elect_unclean_leaders(
     image: MetadataImage, *, defaults: ElectionRules = DEFAULT_RULES
 ) -> Steps[ControllerResult[bool]]:
-    """Elect leaders where there is none and the topic allows an unclean one, as above."""
+    """Elect leaders, in steps, for leaderless partitions whose topic allows unclean election.
+
+    The response: whether more partitions may need it.
+    """
     return (yield from _own_elections(image, Election.UNCLEAN, defaults))
 
 
@@ -198,7 +201,7 @@ def _own_elections(
                 rules = rules_of(image, topic, defaults)
             if election is Election.UNCLEAN and not rules.is_unclean:
                 break
-            if pace.is_step_over(RECORD_WORK):  # to decide takes long, also in vain
+            if pace.is_step_over(RECORD_WORK):  # a decision takes long, also without a record
                 yield
             try:
                 records.append(_elected(topic, index, old, election, electorate, rules))

@@ -1,10 +1,10 @@
-"""What the controller refuses, as errors with their facts."""
+"""Errors of the controller's decisions, with the codes that clients get."""
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 
 
 class ControllerError(KafkaError):
-    """A refusal whose message says everything a client needs."""
+    """A refusal; its message goes to the client."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -29,25 +29,25 @@ class UnknownTopicError(ControllerError):
 
 
 class InvalidPartitionsError(ControllerError):
-    """The number of partitions is not one."""
+    """The partition count is invalid, or no increase."""
 
     code = ErrorCode.INVALID_PARTITIONS
 
 
 class InvalidReplicationFactorError(ControllerError):
-    """The replication factor is not one, or too few brokers are there."""
+    """The replication factor is invalid, or exceeds the brokers available."""
 
     code = ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 class InvalidReplicaAssignmentError(ControllerError):
-    """A manual assignment that cannot be."""
+    """A manual assignment is invalid."""
 
     code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 class InvalidConfigError(ControllerError):
-    """A config value that is not allowed."""
+    """A config value is not allowed."""
 
     code = ErrorCode.INVALID_CONFIG
 
@@ -59,31 +59,31 @@ class InvalidRequestError(ControllerError):
 
 
 class PolicyViolationError(ControllerError):
-    """More than the cluster lets anybody ask for."""
+    """The request exceeds a limit of the cluster."""
 
     code = ErrorCode.POLICY_VIOLATION
 
 
 class FencedLeaderEpochError(ControllerError):
-    """Somebody else leads the partition, or under another leader epoch."""
+    """The caller does not lead the partition under the current leader epoch."""
 
     code = ErrorCode.FENCED_LEADER_EPOCH
 
 
 class InvalidUpdateVersionError(ControllerError):
-    """A partition has changed since its leader looked."""
+    """The partition or feature changed since the caller read it."""
 
     code = ErrorCode.INVALID_UPDATE_VERSION
 
 
 class IneligibleReplicaError(ControllerError):
-    """A proposed ISR member is absent, stops, or is another incarnation than the leader knows."""
+    """A member of a proposed ISR is absent, stopping, or another incarnation."""
 
     code = ErrorCode.INELIGIBLE_REPLICA
 
 
 class StaleBrokerEpochError(ControllerError):
-    """An older incarnation of a broker speaks."""
+    """The request comes from an older incarnation of a broker."""
 
     code = ErrorCode.STALE_BROKER_EPOCH
 
@@ -101,49 +101,49 @@ class DuplicateBrokerRegistrationError(ControllerError):
 
 
 class UnwrittenDecisionError(ControllerError):
-    """The log could not take the change now; it is not carried out, and may be asked for again."""
+    """The log cannot take the records now; nothing was written, and the caller may retry."""
 
     code = ErrorCode.NOT_CONTROLLER
 
 
 class NewLeaderElectedError(ControllerError):
-    """The change was carried out, and another broker leads by it."""
+    """The change was written; by it another broker leads."""
 
     code = ErrorCode.NEW_LEADER_ELECTED
 
 
 class NotControllerError(ControllerError):
-    """This node is not the active controller, or ceased to be it before the change was committed.
+    """This node is not the active controller, or ceased to be it before the commit.
 
-    After the latter nobody knows whether the change will be carried out: another controller may
-    find its records in the log, or not.
+    In the second case the outcome is open: the next controller may find the records in its log, or
+    not.
     """
 
     code = ErrorCode.NOT_CONTROLLER
 
 
 class ControllerOverloadedError(ControllerError):
-    """So many changes wait already that this one was not taken.
+    """Refused because too many decisions are pending.
 
-    The code is the one that every client of Kafka tries again after, whatever it asked for.
+    All Kafka clients retry after this code, for any request.
     """
 
     code = ErrorCode.NOT_CONTROLLER
 
 
 class InconsistentClusterIdError(ControllerError):
-    """A node of another cluster speaks."""
+    """The request comes from a node of another cluster."""
 
     code = ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
 class InvalidRegistrationError(ControllerError):
-    """A registration that cannot be: directories that are missing, repeated or another's."""
+    """Directories of a registration are missing, repeated or registered by another broker."""
 
     code = ErrorCode.INVALID_REGISTRATION
 
 
 class UnsupportedFeatureError(ControllerError):
-    """A node that cannot do a finalised level of a feature."""
+    """A node does not support the finalised level of a feature."""
 
     code = ErrorCode.UNSUPPORTED_VERSION

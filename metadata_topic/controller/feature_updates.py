@@ -1,18 +1,18 @@
-"""UpdateFeatures, decided: another level of a feature is finalised, for all nodes at once.
+"""UpdateFeatures, decided: finalise another level of a feature for all nodes at once.
 
-A level is finalised only if every registered node serves it. All updates of a request are written,
-or none.
+A level is finalised only if every registered node supports it. All updates of a request are
+written, or none.
 
-- `eligible.leader.replicas.version` brings one `min.insync.replicas` for the whole cluster: who is
-  eligible is decided by it.
-- `metadata.version` goes up only. Records are written in the versions of the new level from the
-  next decision on, and controllers register where they could not before.
+- `eligible.leader.replicas.version` brings one `min.insync.replicas` for the whole cluster: the
+  ELR depends on it.
+- `metadata.version` never goes down. Decisions after the update write records in the versions of
+  the new level, and controllers register if they could not before.
 - `kraft.version` is checked here, and written by the quorum's leader (`raft.voter_changes`).
 
-DIFFERS: Kafka counts every controller that ever registered: one that was removed from the voters
-keeps levels down for ever. It lowers metadata.version where no record was written otherwise in
-between. Its brokers register again, with their log directories, when metadata.version reaches 17.
-Of a feature that is named twice it takes the last level.
+DIFFERS: Kafka counts every controller that ever registered; one removed from the voters keeps
+levels down permanently. Kafka lowers metadata.version if no record in between depends on it.
+Kafka's brokers register again, with log directories, when metadata.version reaches 17. Of a
+feature named twice Kafka takes the last level.
 
 Source: Kafka 4.3's FeatureControlManager and ConfigurationControlManager; KIP-584, KIP-778, KIP-919
 (registrations of controllers), KIP-966.
@@ -49,7 +49,7 @@ _DISABLED: Final = (0, 0)
 
 
 class UpgradeType(IntEnum):
-    """What the caller allows; the numbers of the protocol."""
+    """Direction that the caller allows; numbers of the protocol."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -57,7 +57,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """A feature and the level that it shall have; `upgrade_type` as in the request."""
+    """A feature and its requested level; `upgrade_type` as in the request."""
 
     feature: str
     level: int
@@ -69,10 +69,10 @@ class UpdatingController:
     """The active controller and its quorum.
 
     Attributes:
-        registration: what it says of itself as a controller.
+        registration: of this controller.
         kraft_version: the finalised level, which is not in the image.
-        voters: ids of all voters, its own among them.
-        defaults: what its properties say of elections.
+        voters: ids of all voters, including its own.
+        defaults: election settings in its properties.
     """
 
     registration: Registration
@@ -88,16 +88,16 @@ def update_features(
     *,
     validate_only: bool = False,
 ) -> ControllerResult[None]:
-    """Finalise other levels of features; of kraft.version nothing is written.
+    """Finalise other levels of features; writes no record for kraft.version.
 
     Args:
         image: the cluster now.
         updates: each feature at most once.
-        me: who decides.
+        me: the controller that decides.
         validate_only: check, write nothing.
 
     Raises:
-        InvalidUpdateVersionError: of the first update that cannot be.
+        InvalidUpdateVersionError: for the first update that is not possible.
         InvalidRequestError: a feature is named twice.
     """
     [(named, count)] = Counter(one.feature for one in updates).most_common(1) or [("", 0)]
@@ -120,7 +120,7 @@ def update_features(
 
 
 def refusal(why: str) -> str:
-    """What a client is told of updates of which one cannot be."""
+    """Message to the client when one update of a request is not possible."""
     return f"The update failed for all features since the following feature had an error: {why}"
 
 
@@ -135,12 +135,12 @@ def _records(
         yield from _one_minimum(image, me.defaults)
     is_first = image.metadata_version < CONTROLLER_REGISTRATION_LEVEL <= level
     if feature == METADATA_VERSION and is_first:
-        # The others ask for it once they have read the level; this one is asked by nobody.
+        # Other controllers register once they read the level; the active one must do it here.
         yield controller_record(controller_image(me.registration))
 
 
 def _why_not(image: MetadataImage, update: FeatureUpdate, me: UpdatingController) -> str:
-    """Why a feature cannot have a level; "": it can."""
+    """Reason why a feature cannot have a level; "" if it can."""
     feature, level, upgrade_type = update
     current = {**image.features, KRAFT_VERSION: me.kraft_version}.get(feature, 0)
     if upgrade_type not in set(UpgradeType):
@@ -170,7 +170,7 @@ def _why_not(image: MetadataImage, update: FeatureUpdate, me: UpdatingController
 
 
 def _why_not_metadata(image: MetadataImage, level: int) -> str:
-    """Why metadata.version cannot have a level that all nodes serve; "": it can."""
+    """Reason why metadata.version cannot have a level that all nodes support; "" if it can."""
     current = image.metadata_version
     if level < current:
         return (
@@ -198,7 +198,7 @@ def _lacks(metadata_version: int, update: FeatureUpdate) -> str:
 def _ranges(
     image: MetadataImage, feature: str, me: UpdatingController
 ) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Which levels of a feature each node serves."""
+    """Supported levels of a feature, by node."""
     mine = me.registration.node_id
     yield f"Local controller {mine}", SUPPORTED_FEATURES.get(feature, _DISABLED)
     for broker in image.brokers.values():
@@ -209,7 +209,7 @@ def _ranges(
 
 
 def _one_minimum(image: MetadataImage, defaults: ElectionRules) -> Iterator[MetadataRecord]:
-    """Give the cluster a `min.insync.replicas`, and take away what single brokers have."""
+    """Set a cluster-wide `min.insync.replicas`, and remove those of single brokers."""
     if MIN_ISR not in image.broker_config(None):
         yield _minimum("", str(defaults.min_isr))
     for (kind, name), configs in image.configs.items():

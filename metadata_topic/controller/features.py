@@ -1,8 +1,8 @@
-"""Which features this version serves, and at which levels.
+"""Features that this version supports, and their levels.
 
-Only what is served is finalised by the format step: a client that sees `transaction.version` 2
-would use a protocol that is not there. Features that a log of Apache Kafka finalised stay in the
-image (snapshots lose nothing) but are reported as unserved.
+The format step finalises only supported features: a client that sees `transaction.version` 2 would
+use a protocol that is missing here. Unsupported features that Apache Kafka finalised stay in the
+image, so snapshots keep them; ApiVersions does not report them.
 """
 
 from typing import Final
@@ -28,11 +28,11 @@ DEFAULT_FEATURES: Final[dict[str, int]] = {
     METADATA_VERSION: METADATA_VERSION_LEVEL,
     ELR_VERSION: 1,
 }
-"""What the format step finalises, next to kraft.version, which lives in control records."""
+"""Levels that the format step finalises; kraft.version is in control records instead."""
 
 
 def unserved_features(image: MetadataImage) -> dict[str, int]:
-    """Finalised features whose level is outside what this version serves, by name."""
+    """Finalised features by name whose level this version does not support."""
     unserved = {}
     for name, level in image.features.items():
         low, high = SUPPORTED_FEATURES.get(name, (0, 0))
@@ -42,9 +42,9 @@ def unserved_features(image: MetadataImage) -> dict[str, int]:
 
 
 def controller_problem(image: MetadataImage, kraft_version: int) -> str:
-    """Why this version cannot be the active controller of this cluster; empty if it can.
+    """Reason why this version cannot be the active controller of this cluster; "" if it can.
 
-    Only what decides which records a controller writes counts. group.version, transaction.version,
+    Only features that determine the controller's records count. group.version, transaction.version,
     share.version and streams.version bind brokers.
     """
     finalised = {
@@ -54,13 +54,13 @@ def controller_problem(image: MetadataImage, kraft_version: int) -> str:
     }
     for name, level in finalised.items():
         low, high = SUPPORTED_FEATURES[name]
-        if level > high or 0 < level < low:  # 0: nothing is finalised yet
+        if level > high or 0 < level < low:  # 0: not finalised yet
             return HealthReason.FEATURE_LEVEL.line(feature=name, level=level, low=low, high=high)
     return ""
 
 
 def finalized_features(image: MetadataImage, kraft_version: int) -> dict[str, int]:
-    """What ApiVersions and DescribeFeatures report: served features above level 0."""
+    """Finalised features for ApiVersions and DescribeFeatures: supported, and above level 0."""
     found = {name: level for name, level in image.features.items() if name in SUPPORTED_FEATURES}
     if kraft_version > 0:
         found[KRAFT_VERSION] = kraft_version

@@ -1,9 +1,8 @@
-"""How many more files brokers may open, by what they report, and what new partitions take of it.
+"""Budget of file descriptors on brokers, so that new partitions do not exhaust them.
 
-A report covers the replicas that its broker knew of: those up to the metadata offset it names.
-Replicas that were placed later are subtracted here until a later report covers them, so that many
-creations between two heartbeats do not take the same descriptors. A broker that reports nothing (of
-Apache Kafka, say) has no bound.
+A report covers the replicas up to the metadata offset that it names. Replicas placed later are
+subtracted here until a later report covers them, so many creations between two heartbeats do not
+take the same descriptors. A broker that reports nothing (Apache Kafka, say) has no bound.
 """
 
 from collections import Counter
@@ -16,21 +15,21 @@ NOT_REPORTED: Final = -1
 
 
 class FreeDescriptors:
-    """What one incarnation of a broker may still open."""
+    """Number of files that one incarnation of a broker may still open."""
 
     __slots__ = ("_metadata_offset", "_placed", "_reported")
 
     def __init__(self) -> None:
-        """Nothing is reported yet."""
+        """Begin without a report."""
         self._reported = self._metadata_offset = NOT_REPORTED
         self._placed: list[tuple[int, int]] = []
 
     def report(self, count: int, metadata_offset: int) -> None:
-        """Take a report; one that is older than the last is ignored.
+        """Take a report; one with a lower metadata offset than the last is ignored.
 
         Args:
             count: files the broker may open before it uses its reserve; NOT_REPORTED: no bound.
-            metadata_offset: replicas placed up to here (inclusive) are covered.
+            metadata_offset: replicas placed up to here (inclusive) are included in `count`.
         """
         if metadata_offset < self._metadata_offset:
             return
@@ -44,17 +43,17 @@ class FreeDescriptors:
 
     @property
     def left(self) -> int | None:
-        """How many more replicas it takes, at least 0; None: no bound."""
+        """Number of further replicas, at least 0; None: no bound."""
         if self._reported == NOT_REPORTED:
             return None
         return max(0, self._reported - sum(count for _, count in self._placed))
 
 
 class DescriptorBudget:
-    """What one decision may take of the descriptors that brokers have left.
+    """Descriptors that one decision may take, by broker.
 
     Attributes:
-        taken: so far, by broker id; brokers without a bound are in it, too.
+        taken: so far, by broker id; includes brokers without a bound.
     """
 
     def __init__(self, left: Mapping[int, int]) -> None:

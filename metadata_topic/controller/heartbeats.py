@@ -1,13 +1,13 @@
-"""What a broker's heartbeat changes: it is unfenced, fenced, or led through its shutdown.
+"""Effects of a broker's heartbeat: unfencing, fencing, and the steps of its shutdown.
 
-| the broker is | it wants | then |
+| state of the broker | request | effect |
 |---|---|---|
 | fenced | to stop | it may stop at once |
 | fenced | to serve, and has read its registration | unfenced |
 | unfenced | to be fenced | fenced; may stop at once if it wants that, too |
-| unfenced | to stop, and leads something | controlled shutdown: others take over |
+| unfenced | to stop, and leads something | controlled shutdown: other brokers take over |
 | unfenced | to stop, and leads nothing | fenced, may stop at once |
-| stopping | anything | once the other brokers have read who leads now: fenced, may stop |
+| stopping | any | once all other brokers have read the new leaders: fenced, may stop |
 
 Source: KIP-631; Kafka's BrokerHeartbeatManager.
 """
@@ -35,7 +35,7 @@ from runtime.work import Pace, Steps, stepwise
 def newly_offline(
     image: MetadataImage, broker: BrokerImage, directory_ids: Sequence[bytes]
 ) -> tuple[bytes, ...]:
-    """Which directories are registered as working and named here as offline."""
+    """Ids of directories that are registered as working and reported as offline."""
     if partition_record_version(image.metadata_version) < 1:
         return ()
     return tuple(one for one in broker.log_dirs if one in directory_ids)
@@ -43,12 +43,12 @@ def newly_offline(
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What a broker says.
+    """Heartbeat request of a broker.
 
     Attributes:
-        metadata_offset: how far (inclusive) it has read the metadata log.
-        offline_log_dirs: ids of its log directories that failed.
-        free_descriptors: files it may open before it uses its reserve; -1: it does not say.
+        metadata_offset: last offset (inclusive) of the metadata log that it has read.
+        offline_log_dirs: ids of its failed log directories.
+        free_descriptors: files it may open before it uses its reserve; -1 if not reported.
     """
 
     broker_id: int
@@ -62,11 +62,11 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """What the broker hears.
+    """Heartbeat response to the broker.
 
     Attributes:
-        is_caught_up: it has read its own registration.
-        in_controlled_shutdown: not in the answer on the wire.
+        is_caught_up: it has read its own registration record.
+        in_controlled_shutdown: kept here, not sent on the wire.
     """
 
     is_caught_up: bool
@@ -76,7 +76,7 @@ class HeartbeatAnswer:
 
 
 class BrokerState(Enum):
-    """What a broker is to the controller."""
+    """State of a broker at the controller."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -97,14 +97,14 @@ def heartbeat(
 
     Args:
         image: the cluster now.
-        asked: what the broker says.
-        session: of this incarnation of it.
-        lowest_active_offset: says how far (inclusive) the other active brokers have read; None if
-            there is none. It looks at all of them, so only a broker that stops asks.
-        defaults: what the properties of this controller say of elections.
+        asked: the heartbeat.
+        session: of the incarnation that sent it.
+        lowest_active_offset: lowest offset (inclusive) that the other active brokers have read;
+            None without others. It visits all of them, so it is called only for a stopping broker.
+        defaults: election settings in the properties of this controller.
 
     Raises:
-        StaleBrokerEpochError: not this incarnation of this broker.
+        StaleBrokerEpochError: the broker is not registered under this epoch.
     """
     broker = check_broker_epoch(image, asked.broker_id, asked.broker_epoch)
     is_caught_up = asked.metadata_offset >= session.registered_at
@@ -115,7 +115,7 @@ def heartbeat(
     then = _next_state(now, asked, session, lowest_active_offset, leads=leads)
     offline = newly_offline(image, broker, asked.offline_log_dirs)
     if offline and now is BrokerState.FENCED and then is BrokerState.UNFENCED:
-        then = now  # first its directories, so that it is elected for nothing that lives in them
+        then = now  # first its directories, so that no replica in them is elected
     records: tuple[MetadataRecord, ...] = ()
     names = {"broker_id": broker.id, "broker_epoch": broker.epoch}
     if then is BrokerState.UNFENCED and then is not now:

@@ -1,12 +1,12 @@
-"""A leader epoch above one that was used before: what a controller of an earlier time must give.
+"""Raises leader epochs above epochs that an earlier, lost part of the metadata log gave out.
 
-Where the metadata log is an older copy, leader epochs are given twice. The leader notices it: its
-log, or what remote metadata records of it carry, is of a later epoch. It asks for one above that,
-and does nothing under its own.
+After a restore of an older metadata log, leader epochs are given out twice. A leader notices it:
+its log, or the remote metadata of it, has a later epoch. It asks for an epoch above that one, and
+does nothing under its own.
 
-DIFFERS: Kafka has no such request, so its key is private. A PartitionChangeRecord raises a leader
-epoch by one, so the answer is a PartitionRecord, which every reader takes as the partition's new
-state.
+DIFFERS: Kafka has no such request; the API key is private. A PartitionChangeRecord raises a leader
+epoch by one only. So the answer is a PartitionRecord, which every reader takes as the new state of
+the partition.
 """
 
 from collections.abc import Mapping
@@ -25,15 +25,15 @@ from metadata_topic.image.snapshot_records import partition_record
 from runtime.work import Pace, Steps, stepwise
 
 HIGHEST_USED: Final = 2**30
-"""No cluster comes as far: a higher one is damage, and to go above it would use up the int32."""
+"""No cluster gets so far: a higher epoch is damage, and an epoch above it may overflow int32."""
 
 
 class UsedEpoch(NamedTuple):
-    """What a leader found.
+    """A leader's finding about one partition.
 
     Attributes:
-        leader_epoch: under which it leads; another one by now ends the question.
-        used: the highest leader epoch that was used before.
+        leader_epoch: under which it leads; the request is refused under any other.
+        used: highest leader epoch that was used before.
     """
 
     leader_epoch: int
@@ -48,15 +48,15 @@ def raise_leader_epochs(
     broker_epoch: int,
     found: Mapping[ReplicaId, UsedEpoch],
 ) -> Steps[ControllerResult[dict[ReplicaId, KafkaError]]]:
-    """In steps, let a broker lead partitions under leader epochs above those that were used before.
+    """Raise leader epochs above those used before, in steps.
 
-    Nothing is written where the leader epoch is above it already, so the question may be repeated.
+    A leader epoch that is above already stays, so the request may be repeated.
 
     Returns:
-        Why, of each partition that is refused.
+        Error of each partition that is refused.
 
     Raises:
-        StaleBrokerEpochError: not this incarnation of this broker.
+        StaleBrokerEpochError: the broker is not registered under this epoch.
     """
     check_broker_epoch(image, broker_id, broker_epoch)
     records: list[MetadataRecord] = []

@@ -1,12 +1,12 @@
-"""What becomes of partitions when brokers and their log directories come and go.
+"""Leadership and ISR changes when brokers and their log directories come and go.
 
-The leader epoch of a partition rises when its leader goes (to -1 or to another) and again when one
-comes back: a single broker's restart costs two epochs, as in Kafka, so epoch chains are real.
+The leader epoch of a partition rises when its leader goes (to -1 or to another) and again when a
+leader comes back: a restart of a single broker costs two epochs, as in Kafka.
 
-A replica whose log directory is not there leaves ISR and ELR in the append that says so: nothing
-tells the controller what the directory holds when it is back. The last one that has all committed
-records keeps its place, and leads once its directory is registered again; until then the partition
-has no leader. docs/decisions/the-last-copy.md has the reasons.
+A replica in a missing log directory leaves ISR and ELR in the append that reports it: the
+controller cannot see the content of a directory that comes back. The last replica with all
+committed records keeps its place, and leads once its directory is registered again. Until then the
+partition has no leader. Reasons: docs/decisions/the-last-copy.md.
 """
 
 from collections.abc import Collection, Mapping
@@ -33,14 +33,14 @@ _NOWHERE: Final[Mapping[ReplicaId, bytes]] = {}
 
 @dataclass(frozen=True, slots=True)
 class BrokerNews:
-    """What a decision says of a broker, and the image does not yet.
+    """Change of a broker by a decision, before it is in the image.
 
     Attributes:
         then: the broker after the decision.
-        leaves: it is in no ISR any more.
-        ended_uncleanly: its incarnation before this one may have lost what it had not flushed.
-        moved: replicas that are in another log directory than the image says.
-        refused: replicas whose files cannot be used.
+        leaves: it leaves every ISR.
+        ended_uncleanly: its previous incarnation may have lost unflushed records.
+        moved: new log directory of replicas that are not in their assigned one.
+        refused: replicas with unusable files.
     """
 
     then: BrokerImage
@@ -53,9 +53,9 @@ class BrokerNews:
 def records_for_broker(
     image: MetadataImage, news: BrokerNews, defaults: ElectionRules
 ) -> Steps[list[MetadataRecord]]:
-    """Decide on all partitions that have a replica on a broker, in steps.
+    """Decide on all partitions with a replica on a broker, in steps.
 
-    A broker that is active then is elected where nobody leads, as far as it may be.
+    An active broker is elected for leaderless partitions where it is eligible.
     """
     electorate = Electorate(image, news.then)
     broker_id = news.then.id
@@ -72,7 +72,7 @@ def records_for_broker(
             is_member = broker_id in old.isr or broker_id in old.elr
             if not is_member and old.leader != NO_LEADER and replica not in news.moved:
                 continue
-            if pace.is_step_over(RECORD_WORK):  # to decide takes long, also where nothing changes
+            if pace.is_step_over(RECORD_WORK):  # a decision takes long, also without a change
                 yield
             if rules is None:
                 rules = rules_of(image, topic, defaults)
@@ -94,8 +94,8 @@ def _after_news(
     if news.leaves or is_away:
         wanted = without(wanted, broker_id)
     # DIFFERS: in Kafka also the only replica of a partition is not eligible after an unclean end,
-    # and is then elected uncleanly. No other one could have more: those that are being added count
-    # once one of them has been in sync.
+    # and is then elected uncleanly. No other replica could have more records. Replicas that are
+    # being added count once one of them has been in sync.
     has_less = news.ended_uncleanly and len(old.replicas) - len(old.joining) > 1
     if has_less or (is_away and has_other_copies(old, broker_id)):
         return decide(old, wanted, electorate, rules, ineligible=(broker_id,))

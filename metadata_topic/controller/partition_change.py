@@ -1,7 +1,6 @@
 """From a decision on a partition to its PartitionChangeRecord: ISR, eligible replicas, leader.
 
-Every change of a partition that exists goes through here, so that whatever happens to it elects in
-the same way:
+Every change of an existing partition goes through here, so that all changes elect by one order:
 
 * the leader stays while it may lead;
 * else the first replica in assignment order that is in the ISR and may lead;
@@ -11,12 +10,11 @@ the same way:
 
 The ELR (KIP-966) has the replicas that left the ISR while it was below `min.insync.replicas`: the
 high watermark stood still meanwhile, so that each of them has all that is committed. A replica that
-lost something since then (a power cut, its log directory) is not eligible.
+lost records since then (power cut, lost log directory) is not eligible.
 
-While a reassignment continues its replicas are those that it wants, and behind them those that it
-takes out; both fetch and are in the ISR as any. It is complete when all that it wants are in the
-ISR: the change that says so takes the others out of replicas and ISR, and elects again if one of
-them led.
+During a reassignment the replicas are the target replicas, followed by those to remove; all of
+them fetch and may join the ISR. It is complete when all target replicas are in the ISR. That change
+removes the others from replicas and ISR, and elects again if one of them led.
 
 Source: Kafka 4.3's PartitionChangeBuilder, PartitionReassignmentReplicas.
 """
@@ -45,11 +43,11 @@ from metadata_topic.image.records import (
 )
 
 _LEADER_KEPT_ON_SHRINK_LEVEL: Final = 12
-"""3.6-IV0: below it brokers of Kafka need a new leader epoch where an ISR shrinks (KAFKA-15021)."""
+"""3.6-IV0: below it Kafka's brokers need a new leader epoch when an ISR shrinks (KAFKA-15021)."""
 
 
 class Election(Enum):
-    """What an election is for."""
+    """Purpose of an election."""
 
     ONLINE = "keep the partition online"
     PREFERRED = "let the first replica lead"
@@ -59,18 +57,18 @@ class Election(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Electorate:
-    """Who may lead.
+    """Brokers that may lead.
 
     Attributes:
         image: the cluster before the decision.
-        then: a broker as it is after the decision; None: all are as in the image.
+        then: one broker as it is after the decision; None: all are as in the image.
     """
 
     image: MetadataImage
     then: BrokerImage | None = None
 
     def may_lead(self, partition: PartitionImage, replica: int) -> bool:
-        """Whether the broker serves, and has the log directory of the replica."""
+        """Whether the broker is active and has the log directory of the replica."""
         if replica not in partition.replicas:
             return False
         is_then = self.then is not None and self.then.id == replica
@@ -93,18 +91,18 @@ def decide(
     blank: Collection[int] = (),
     may_empty_isr: bool = False,
 ) -> PartitionImage:
-    """Say how a partition is after a change of it.
+    """Return a partition after a change of it, with leader and ELR decided.
 
     Args:
         old: as it is.
-        wanted: the same with the replicas, ISR, directories, last known leader or recovery state
-            it shall have; leader and ELR are decided here, and whether a reassignment is complete.
-        electorate: who may lead.
+        wanted: `old` with its new replicas, ISR, directories, last known leader or recovery state.
+            Leader and ELR are decided here, and whether a reassignment is complete.
+        electorate: brokers that may lead.
         rules: of the topic.
-        election: None: to keep it online, by an unclean election where the topic allows it.
-        ineligible: brokers that no longer have all that was committed: they are not in the ELR.
-        blank: brokers whose replica begins again, empty: nor are they the last known leader.
-        may_empty_isr: also without ELR the last member leaves the ISR.
+        election: None: keep the partition online, by an unclean election if the topic allows it.
+        ineligible: brokers that lack committed records; they are not in the ELR.
+        blank: brokers whose replica was created again, empty; never the last known leader either.
+        may_empty_isr: the last member may leave the ISR, also without ELR.
     """
     if election is None:
         election = Election.UNCLEAN if rules.is_unclean else Election.ONLINE
@@ -128,7 +126,7 @@ def decide(
 
 
 def _completed(partition: PartitionImage) -> PartitionImage | None:
-    """The partition behind its reassignment; None while that is not complete, or there is none."""
+    """Return the partition after its reassignment; None if that is incomplete or absent."""
     if not partition.adding and not partition.removing:
         return None
     replicas = tuple(one for one in partition.replicas if one not in partition.removing)
@@ -139,7 +137,7 @@ def _completed(partition: PartitionImage) -> PartitionImage | None:
 
 
 def with_replicas(partition: PartitionImage, replicas: tuple[int, ...]) -> PartitionImage:
-    """The partition with other replicas; those that stay keep their log directories."""
+    """Return the partition with other replicas; those that stay keep their log directories."""
     return replace(
         partition,
         replicas=replicas,
@@ -168,7 +166,7 @@ def _decided(
     elr = tuple(one for one in eligible if one not in ineligible and one not in blank)
     new = replace(wanted, elr=elr, last_known_elr=last_known)
     leader, is_unclean = _elect(new, electorate, election)
-    # What a log of Kafka's has without the feature counts until somebody leads.
+    # Without the feature an ELR from a log of Kafka counts until a leader is elected.
     isr, elr = new.isr, new.elr if has_elr or leader == NO_LEADER else ()
     recovery = new.leader_recovery_state
     if leader != old.leader and leader != NO_LEADER:
@@ -176,7 +174,7 @@ def _decided(
             isr, elr, recovery = (leader,), (), RECOVERING
         elif leader not in isr:
             isr, elr = (leader,), tuple(one for one in elr if one != leader)
-            # DIFFERS: it commits alone where the minimum was lowered meanwhile.
+            # DIFFERS: the new leader commits alone if the minimum was lowered meanwhile.
             elr = elr if len(isr) < rules.min_isr else ()
         last_known = ()
     elif leader != old.leader and has_elr and not last_known and old.leader not in blank:
@@ -202,7 +200,7 @@ def _eligible(old: PartitionImage, wanted: PartitionImage, rules: ElectionRules)
 
 
 def _elect(new: PartitionImage, electorate: Electorate, election: Election) -> tuple[int, bool]:
-    """Who leads, and whether it may lack records; `new.leader` is the leader before."""
+    """Return the leader and whether it may lack records; `new.leader` is the previous leader."""
     clean = new.isr or new.elr
     order = [new.leader, *new.replicas]
     if election is Election.PREFERRED:
@@ -223,9 +221,9 @@ def _unclean_candidates(
     if is_known and not new.isr and not new.elr:
         yield from new.last_known_elr
     if election in (Election.UNCLEAN, Election.ORDERED):
-        # DIFFERS: Kafka elects one that is being added, too, and it may have no record at all.
+        # DIFFERS: Kafka also elects a replica that is being added, which may be empty.
         yield from (one for one in new.replicas if one not in new.adding)
-    if election is Election.ORDERED:  # all that were there before may be lost permanently
+    if election is Election.ORDERED:  # all previous replicas may be lost permanently
         yield from new.adding
 
 
@@ -240,7 +238,7 @@ _FIELDS: Final = {
     "adding": "adding_replicas",
     "removing": "removing_replicas",
 }
-"""What a decision may change, and its name in the record."""
+"""Fields that a decision may change, and their names in the record."""
 
 
 def change_records(
@@ -250,7 +248,7 @@ def change_records(
     old: PartitionImage,
     new: PartitionImage,
 ) -> list[MetadataRecord]:
-    """A PartitionChangeRecord with the fields that differ; none if nothing does."""
+    """Make a PartitionChangeRecord of the fields that differ; an empty list if none does."""
     fields: dict[str, object] = {}
     for name, in_record in _FIELDS.items():
         value = getattr(new, name)
@@ -276,19 +274,19 @@ def change_records(
 
 
 def has_other_copies(partition: PartitionImage, broker_id: int) -> bool:
-    """Whether another replica has all that is committed, be it alive or not."""
+    """Whether another replica, alive or not, has all committed records."""
     return any(one != broker_id for one in (*partition.isr, *partition.elr))
 
 
 def without(partition: PartitionImage, broker_id: int) -> PartitionImage:
-    """The partition with a broker taken out of its ISR."""
+    """Return the partition with a broker removed from its ISR."""
     return replace(partition, isr=tuple(one for one in partition.isr if one != broker_id))
 
 
 def in_directory(
     partition: PartitionImage, broker_id: int, directory_id: bytes | None
 ) -> PartitionImage:
-    """The partition with a broker's replica in another log directory; None: where it is."""
+    """Return the partition with a replica in another directory; None: unchanged."""
     if directory_id is None or partition.directory_of(broker_id) == directory_id:
         return partition
     directories = [partition.directory_of(member) for member in partition.replicas]

@@ -1,8 +1,7 @@
-"""More partitions for topics that are there (KIP-195), and the records of any new partition.
+"""Adding partitions to topics (KIP-195), and the records of any new partition.
 
-Every topic of a request succeeds or fails on its own; what succeeds is written as one batch. A
-request that would make more than PARTITIONS_PER_REQUEST_MAX partitions fails as a whole, before
-anything is built per partition.
+Every topic of a request succeeds or fails on its own; the records of all are one batch. A request
+for more than PARTITIONS_PER_REQUEST_MAX partitions fails as a whole, before any are built.
 """
 
 from collections import Counter
@@ -47,7 +46,7 @@ class NewReplicas(Protocol):
 
 
 class MorePartitions(Protocol):
-    """A topic of a CreatePartitions request; the request's own structs fit."""
+    """A topic of a CreatePartitions request; the message's structs have this shape."""
 
     @property
     def name(self) -> str:
@@ -55,19 +54,19 @@ class MorePartitions(Protocol):
 
     @property
     def count(self) -> int:
-        """How many partitions it shall have, those of now included."""
+        """Requested number of partitions, existing ones included."""
 
     @property
     def assignments(self) -> Sequence[NewReplicas] | None:
-        """Manual replicas, one entry a new partition; None to have them chosen."""
+        """Manual replicas, one entry per new partition; None to have them chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrownTopic:
-    """What became of one topic of the request.
+    """Outcome for one topic of the request.
 
     Attributes:
-        error: why it got no partitions, None if it did (or could, with validate_only).
+        error: None if the topic got its partitions (or could, with validate_only).
         topic_id: zero on errors.
         added: how many partitions are new; 0 on errors.
     """
@@ -91,11 +90,10 @@ def create_partitions(
 
     Args:
         image: the cluster now; its brokers are the candidates for replicas.
-        topics: as asked for; names may repeat (then none of that name grows).
+        topics: as requested; a name that repeats gets an error.
         validate_only: check and answer, write nothing.
-        placement_start: any number, see `placement.place`.
-        descriptors: what the partitions take of their brokers' descriptors is taken from it; None:
-            there is no bound.
+        placement_start: any number, shifts the first leader, see `placement.place`.
+        descriptors: budget from which the new replicas are taken; None: no bound.
 
     Returns:
         One GrownTopic for each distinct name, in the order of the request.
@@ -143,7 +141,7 @@ def _check_total(image: MetadataImage, topics: Sequence[MorePartitions]) -> None
 
 
 def check_partition_total(total: int) -> None:
-    """Refuse a request that would make so many partitions.
+    """Refuse a request for too many partitions.
 
     Raises:
         PolicyViolationError: more than PARTITIONS_PER_REQUEST_MAX.
@@ -156,7 +154,7 @@ def check_partition_total(total: int) -> None:
 
 
 def _growing(image: MetadataImage, topic: MorePartitions) -> TopicImage:
-    """The topic as it is now, of which `topic` asks for something that can be."""
+    """Return the topic before its growth; raises if the requested count is no increase."""
     now = image.topics_by_name.get(topic.name)
     if now is None or not now.partitions:
         raise UnknownTopicError("This server does not host this topic-partition.")
@@ -172,14 +170,14 @@ def _growing(image: MetadataImage, topic: MorePartitions) -> TopicImage:
 
 
 def _factor_of(topic: TopicImage) -> int:
-    """As in Kafka the first partition has as many replicas as all shall have."""
+    """Replication factor of a topic: as in Kafka, that of its first partition."""
     return len(next(iter(topic.partitions.values())).replicas)
 
 
 def _replicas_of(
     image: MetadataImage, now: TopicImage, topic: MorePartitions, start: int
 ) -> Steps[list[tuple[int, ...]]]:
-    """Per new partition broker ids, the preferred leader first."""
+    """Broker ids of each new partition, the preferred leader first."""
     first, factor = len(now.partitions), _factor_of(now)
     added = topic.count - first
     configs = image.topic_config(now.name)
@@ -221,10 +219,10 @@ def partition_records(
     """Make the records of new partitions, in steps.
 
     Args:
-        image: its brokers are all of those in `replicas`.
-        topic_id: of the topic, which may be made by the same decision.
-        first: index of the first of the new partitions; the others follow it.
-        replicas: per new partition broker ids, of which at least one is active.
+        image: has all brokers in `replicas`.
+        topic_id: of the topic, which may be created by the same decision.
+        first: index of the first new partition; the others follow it.
+        replicas: broker ids of each new partition, at least one of them active.
         pace: of the decision.
     """
     version = partition_record_version(image.metadata_version)
@@ -242,9 +240,9 @@ def partition_records(
                 leader=isr[0],
                 leader_epoch=0,
                 partition_epoch=0,
-                # DIFFERS: Kafka names the directory of a broker that has only one. Here a replica
-                # is assigned by its broker when its files are there: what is assigned and missing
-                # was lost, and is never begun again.
+                # DIFFERS: Kafka names the directory of a broker that has only one. Here the broker
+                # assigns a replica once its files are there. An assigned replica without files was
+                # lost, and is never created again.
                 directories=[DIRECTORY_UNASSIGNED] * len(brokers),
             )
         )

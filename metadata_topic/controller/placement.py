@@ -1,8 +1,8 @@
-"""On which brokers the replicas of new partitions go.
+"""Choice of brokers for the replicas of new partitions.
 
-Racks first, then brokers, in a striped order: each further replica goes to a rack that has fewest
-of this partition, and the next partition starts one broker further. Fenced brokers get replicas
-only where the active ones do not suffice, and never the leader.
+Racks first, then brokers, in stripes: each further replica goes to a rack with the fewest replicas
+of this partition, and the next partition starts one broker later. Fenced brokers get replicas only
+if the active ones do not suffice, and are never the leader.
 
 Source: the rules of Kafka's StripedReplicaPlacer; the order within is ours.
 """
@@ -31,18 +31,18 @@ def place(
     """Choose replicas for every partition, in steps.
 
     Args:
-        brokers: all that may have a replica, in any order.
-        partitions: how many lists to make.
-        replication_factor: how long each list is.
-        start: any number; shifts the first leader, so that topics of one partition spread.
-        what: what `brokers` have in common, for the message.
-        why_few: ends it.
+        brokers: all that may get a replica, in any order.
+        partitions: number of lists to return.
+        replication_factor: length of each list.
+        start: any number; shifts the first leader, so that one-partition topics spread.
+        what: property shared by `brokers`, for the error message.
+        why_few: end of the error message.
 
     Returns:
-        Per partition broker ids, the leader first.
+        Broker ids of each partition, the leader first.
 
     Raises:
-        InvalidReplicationFactorError: too few brokers, or none that could lead.
+        InvalidReplicationFactorError: too few brokers, or no active one.
     """
     if replication_factor > len(brokers):
         raise InvalidReplicationFactorError(
@@ -80,14 +80,14 @@ def with_more_replicas(
     load: Mapping[int, int],
     factor: int,
 ) -> tuple[int, ...]:
-    """Choose further replicas of a partition that is there.
+    """Choose further replicas of an existing partition.
 
     Args:
-        replicas: those that it has; they come first, and stay.
-        candidates: brokers that may get one; those that have one are passed over.
-        racks: of candidates and replicas, as far as they are known.
-        load: how many replicas a broker has; of one rack those with fewer come first.
-        factor: how many there shall be; fewer where candidates are too few.
+        replicas: its present replicas; they come first, and stay.
+        candidates: brokers that may get one; present replicas among them are ignored.
+        racks: of candidates and replicas, where known.
+        load: replicas by broker; within a rack the broker with fewer comes first.
+        factor: replicas to reach; the result has fewer if candidates are too few.
     """
     others = sorted(set(candidates).difference(replicas), key=lambda one: (load.get(one, 0), one))
     known = {one: racks.get(one, "") for one in (*replicas, *others)}
@@ -101,7 +101,7 @@ def _spread(
     racks: Mapping[int, str],
     count: int,
 ) -> tuple[int, ...]:
-    """Add candidates to `chosen` up to `count`, each time from a rack used least so far."""
+    """Add candidates to `chosen` up to `count`, each from the rack used least so far."""
     for pool in (list(active), list(idle)):
         while pool and len(chosen) < count:
             used = Counter(racks[broker_id] for broker_id in chosen)

@@ -1,4 +1,4 @@
-"""Handing out producer ids in blocks, so that a broker asks the controller once per thousand."""
+"""Allocation of producer ids in blocks: a broker asks the controller once per 1,000 ids."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -16,39 +16,40 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class ProducerIdsExhaustedError(ControllerError):
-    """All of 2^63 producer ids were handed out."""
+    """All 2^63 producer ids are allocated."""
 
     code = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """Ids `first_id` to `end_id` (exclusive) belong to one broker and are never given again."""
+    """Ids from `first_id` to `end_id` (exclusive), for one broker, never allocated again."""
 
     first_id: int
     size: int = BLOCK_SIZE
 
     @property
     def end_id(self) -> int:
-        """First id after the block (exclusive end)."""
+        """First id after the block."""
         return self.first_id + self.size
 
 
 def allocate_producer_ids(
     image: MetadataImage, *, broker_id: int, broker_epoch: int, used: int = -1
 ) -> ControllerResult[ProducerIdBlock]:
-    """Give the next block to a broker. What it does not use before it stops is lost, as in Kafka.
+    """Allocate the next block to a broker; ids it does not use are lost when it stops.
 
     Args:
         image: the cluster now.
-        broker_id: who asks.
-        broker_epoch: in which incarnation.
-        used: the highest id that the broker's logs know, one above `GIVEN_ID_MAX` counts not: it
-            is none of ours, and would use up the int64. The metadata may be of an earlier time:
-            the records of an id that is given twice would be taken for duplicates, and dropped.
+        broker_id: the broker that asks.
+        broker_epoch: of the incarnation that asks.
+        used: highest id in the broker's logs. The block begins above it, because the metadata log
+            may be an old copy: records under an id allocated twice would be dropped as duplicates.
+            A value above `GIVEN_ID_MAX` is ignored: no controller allocated it, and ids above it
+            would exhaust the int64.
 
     Raises:
-        StaleBrokerEpochError: not this incarnation of this broker.
+        StaleBrokerEpochError: the broker is not registered under this epoch.
     """
     check_broker_epoch(image, broker_id, broker_epoch)
     first_id = image.next_producer_id

@@ -1,10 +1,9 @@
 """AlterPartitionReassignments and ListPartitionReassignments: partitions get other replicas.
 
-Until a reassignment is complete a partition has the replicas that it shall have, and behind them
-those that it loses, by id; the first ones that are new are noted as being added, the last ones as
-being removed. All fetch and join the ISR as any replica does. The change that lets the last of
-those in that the partition shall have completes it, see `partition_change`. Until then it can be
-cancelled, or replaced by another one.
+During a reassignment a partition has its target replicas, followed by those it loses, by id. New
+ones are marked as adding, the last ones as removing. All fetch, and join the ISR as any replica
+does. The change that brings the last target replica into the ISR completes the reassignment, see
+`partition_change`. Until then it can be cancelled or replaced.
 
 Source: Kafka 4.3's ReplicationControlManager; KIP-455, KIP-860.
 """
@@ -42,13 +41,13 @@ from runtime.work import Pace, Steps, stepwise
 
 
 class NoReassignmentInProgressError(ControllerError):
-    """There is nothing to cancel."""
+    """The partition has no reassignment to cancel."""
 
     code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
 class Reassignment(NamedTuple):
-    """Which replicas a partition shall have, the preferred leader first; None: cancel."""
+    """Target replicas of a partition, the preferred leader first; None to cancel."""
 
     topic: str
     partition: int
@@ -56,7 +55,7 @@ class Reassignment(NamedTuple):
 
 
 class OngoingReassignment(NamedTuple):
-    """A partition whose replicas are being changed."""
+    """A partition under reassignment."""
 
     topic: str
     partition: int
@@ -72,17 +71,17 @@ def alter_reassignments(
     defaults: ElectionRules = DEFAULT_RULES,
     descriptors: DescriptorBudget | None = None,
 ) -> Steps[ControllerResult[list[KafkaError | None]]]:
-    """Begin to change replicas, or cancel that, in steps.
+    """Begin or cancel reassignments, in steps; each succeeds or fails on its own.
 
     Args:
         image: the cluster now.
-        asked: each stands for itself; the second for a partition meets the first one's change.
-        allows_other_factor: a partition may get more replicas than it has.
-        defaults: what the properties of this controller say of elections.
-        descriptors: added replicas are taken from it; None: there is no bound.
+        asked: independent of each other; a second one for a partition sees the first one's change.
+        allows_other_factor: the number of replicas may change.
+        defaults: election settings in the properties of this controller.
+        descriptors: budget from which added replicas are taken; None: no bound.
 
     Returns:
-        Why not, of each that was asked for; None: it is done.
+        The error of each, in order; None where it was carried out.
     """
     electorate = Electorate(image)
     changed: dict[ReplicaId, PartitionImage] = {}
@@ -150,13 +149,13 @@ def _reassigned(
         )
     configs = image.topic_config(one.topic)
     candidates = candidates_for(image, one.topic, configs, old.replicas)
-    # Those that are there stay: while a cluster of Kafka is taken over its brokers have no tier
-    # that is known here, and the order of replicas is changed.
+    # Present replicas may stay on brokers without a known tier: this happens while a cluster of
+    # Kafka is taken over. The order of the replicas may change.
     candidates.check(one for one in replicas if one not in old.replicas)
     removing = sorted({*old.replicas} - {*replicas})
     all_replicas = (*replicas, *removing)
-    # DIFFERS: of a reassignment that is replaced Kafka forgets which replicas were not there
-    # before it, or continues to remove those that the new one keeps, or never completes it.
+    # DIFFERS: of a reassignment that is replaced, Kafka forgets which replicas were added by it,
+    # continues to remove replicas that the new one keeps, or never completes it.
     before = {*old.replicas} - {*old.adding}
     adding = sorted({*all_replicas} - before)
     wanted = replace(old, adding=tuple(adding), removing=tuple(removing))
@@ -166,11 +165,11 @@ def _reassigned(
 def list_reassignments(
     image: MetadataImage, asked: Sequence[tuple[str, Sequence[int]]] | None
 ) -> Steps[list[OngoingReassignment]]:
-    """Find the partitions whose replicas are being changed, in steps.
+    """Find the partitions under reassignment, in steps.
 
     Args:
         image: the cluster now.
-        asked: topics and partitions, unknown ones are passed over; None: all.
+        asked: topics and partitions, of which unknown ones are skipped; None: all.
     """
     found: list[OngoingReassignment] = []
     pace = Pace()

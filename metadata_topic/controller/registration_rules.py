@@ -1,4 +1,4 @@
-"""Who may register as a broker: of this cluster, able to do what is finalised, with its own disks.
+"""Rules for the registration of a broker: cluster id, features, log directories.
 
 Source: Kafka's ClusterControlManager; KIP-584 (features), KIP-858 (directories).
 """
@@ -21,10 +21,10 @@ _PLACE_HASH_BYTES: Final = 32
 
 
 def check_cluster(asked: str, ours: str) -> None:
-    """Make sure that a broker means this cluster.
+    """Check that a broker's request is for this cluster.
 
     Raises:
-        InconsistentClusterIdError: it means another.
+        InconsistentClusterIdError: it is for another one.
     """
     if asked != ours:
         raise InconsistentClusterIdError(f"Expected cluster id {ours}, but got {asked}.")
@@ -33,12 +33,12 @@ def check_cluster(asked: str, ours: str) -> None:
 def check_registration(
     image: MetadataImage, registration: Registration, *, kraft_version: int
 ) -> None:
-    """Make sure that a broker may be in this cluster.
+    """Check that a broker can join this cluster.
 
     Raises:
-        UnsupportedFeatureError: it cannot do a finalised level; the feature is named.
-        InvalidRegistrationError: its log directories cannot be, it names no metadata.version, or
-            its remote store has no place.
+        UnsupportedFeatureError: it does not support a finalised level; names the feature.
+        InvalidRegistrationError: its log directories are invalid, it names no metadata.version, or
+            the hash of its remote store has a wrong length.
     """
     if METADATA_VERSION not in registration.features:
         raise InvalidRegistrationError(

@@ -1,4 +1,4 @@
-"""Which replicas a new topic's partitions get: chosen here, or given in the request and checked."""
+"""Replicas of a new topic's partitions: chosen here, or given in the request and checked."""
 
 from collections.abc import Mapping
 
@@ -27,19 +27,19 @@ def replicas_of(
 
     Args:
         image: its brokers are the candidates.
-        topic: with assignments or with a number of partitions and a replication factor.
-        configs: its overrides: a tiered topic does not go everywhere, see `tiered_placement`.
-        defaults: what -1 means.
-        start: see `placement.place`.
+        topic: with assignments, or with a number of partitions and a replication factor.
+        configs: its overrides; a tiered topic is limited to some brokers, see `tiered_placement`.
+        defaults: values for -1.
+        start: any number, shifts the first leader, see `placement.place`.
 
     Returns:
-        Per partition broker ids, the preferred leader first.
+        Broker ids of each partition, the preferred leader first.
 
     Raises:
         InvalidPartitionsError: zero or negative partitions.
         InvalidReplicationFactorError: zero, negative or more than there are brokers.
-        InvalidReplicaAssignmentError: a manual assignment that cannot be.
-        InvalidRequestError: a manual assignment and numbers at once.
+        InvalidReplicaAssignmentError: an invalid manual assignment.
+        InvalidRequestError: a manual assignment together with numbers.
     """
     if topic.assignments:
         return (yield from _manual_replicas(image, topic, configs))
@@ -114,16 +114,16 @@ def _manual_replicas(
 def check_manual(
     brokers: Mapping[int, BrokerImage], index: int, replicas: tuple[int, ...], expected: int
 ) -> None:
-    """Refuse replicas of a new partition that cannot be.
+    """Check the manual replicas of a new partition.
 
     Args:
-        brokers: all registered.
+        brokers: all registered ones.
         index: of the partition, for the message.
         replicas: broker ids, as in the request.
-        expected: how many there must be.
+        expected: required number of replicas.
 
     Raises:
-        InvalidReplicaAssignmentError: saying why.
+        InvalidReplicaAssignmentError: names the cause.
     """
     check_replicas(brokers, replicas)
     if len(replicas) != expected:
@@ -140,16 +140,16 @@ def check_manual(
 
 
 def check_replicas(brokers: Mapping[int, BrokerImage], replicas: tuple[int, ...]) -> None:
-    """Refuse replicas of a partition that are none, unknown or repeated.
+    """Refuse an empty list of replicas, unknown brokers and repeated ones.
 
     Raises:
-        InvalidReplicaAssignmentError: saying why.
+        InvalidReplicaAssignmentError: names the cause.
     """
     if not replicas:
         raise InvalidReplicaAssignmentError(
             "The manual partition assignment includes an empty replica list."
         )
-    for broker_id in sorted(replicas):  # Kafka names the lowest that is wrong
+    for broker_id in sorted(replicas):  # Kafka names the lowest wrong id
         if broker_id not in brokers:
             raise InvalidReplicaAssignmentError(
                 f"The manual partition assignment includes broker {broker_id}, but no such broker "

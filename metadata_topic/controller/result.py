@@ -1,10 +1,10 @@
-"""What a controller function returns: records to write and what to answer once they are durable.
+"""Result of a controller function: records to write, and the response for after the commit.
 
-The functions are pure; the metadata node appends the records, replays them into the next image and
-hands the response out only after that. An empty record list writes nothing.
+The functions are pure. The metadata node appends the records, replays them into the next image and
+gives out the response only after that. An empty record list writes nothing.
 
-What may take long is decided in steps. The node pauses between them, and no other decision is taken
-meanwhile: the image that was decided on is still the newest one when the records are written.
+Long decisions run in steps. The loop runs other work between the steps, but no other decision: the
+image of the decision is still the newest one when its records are written.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class ControllerResult(Generic[R_co]):
 
     Attributes:
         records: written as one batch, so all of them or none.
-        response: what the caller gets after the records are committed.
+        response: given to the caller after the records are committed.
     """
 
     records: tuple[MetadataRecord, ...]
@@ -31,11 +31,11 @@ class ControllerResult(Generic[R_co]):
 
 
 Decided = ControllerResult[R] | Steps[ControllerResult[R]]
-"""What a function that decides returns: its result, or the steps to it."""
+"""Return value of a deciding function: its result, or the steps to it."""
 
 
 def result_of(decided: Decided[R]) -> Steps[ControllerResult[R]]:
-    """Take the steps to a decision, if there are any."""
+    """Run the steps of a decision, if it has any, to its result."""
     if isinstance(decided, ControllerResult):
         return decided
     return (yield from decided)

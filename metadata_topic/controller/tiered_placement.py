@@ -1,10 +1,10 @@
-"""Which brokers may have replicas of a topic that has to do with the remote tier.
+"""Brokers that may have replicas of a tiered topic, or of `__remote_log_metadata`.
 
-A broker whose tier is off, Apache Kafka's too, would serve a tiered topic as a plain one: it copies
-nothing, reads nothing remote, and deletes what no store holds. Of two brokers whose tiers are not
-alike each would look for the segments of the other in a store that does not hold them. So all
-replicas of a tiered topic lie on brokers of one store; those of `__remote_log_metadata` lie on
-brokers whose tier is on, whatever their stores: these open the listener that other tiers come by.
+A broker whose tier is off (or of Apache Kafka) would serve a tiered topic as a plain one: it copies
+nothing, reads nothing remote, and deletes segments that no store holds. Two brokers with different
+stores would look for each other's segments in the wrong store. So all replicas of a tiered topic
+lie on brokers of one store. Those of `__remote_log_metadata` lie on brokers whose tier is on, with
+any store: these open the listener that other tiers connect to.
 """
 
 from collections import Counter
@@ -29,8 +29,8 @@ class Candidates:
 
     Attributes:
         brokers: by id.
-        what: what they have in common, after "only 2 broker(s)".
-        why_few: sentences for a refusal: which other brokers there are, and the remedy.
+        what: property shared by them, for the text after "only 2 broker(s)".
+        why_few: end of a refusal: the other brokers, and the remedy.
     """
 
     brokers: Mapping[int, BrokerImage]
@@ -38,10 +38,10 @@ class Candidates:
     why_few: str = ""
 
     def check(self, replicas: Iterable[int]) -> None:
-        """Refuse a manual assignment to other brokers; all are registered.
+        """Refuse a manual assignment to other brokers; all must be registered.
 
         Raises:
-            InvalidReplicaAssignmentError: naming broker, cause and remedy.
+            InvalidReplicaAssignmentError: names broker, cause and remedy.
         """
         for broker_id in replicas:
             if broker_id not in self.brokers:
@@ -57,14 +57,14 @@ class Candidates:
 def candidates_for(
     image: MetadataImage, name: str, configs: Mapping[str, str], hosts: Collection[int]
 ) -> Candidates:
-    """Say on which brokers replicas of a topic may be.
+    """Find the brokers that may have replicas of a topic.
 
     Args:
-        image: its brokers are asked.
+        image: has the brokers.
         name: of the topic.
         configs: its overrides.
-        hosts: brokers that have replicas of it, or that it is assigned to by hand and that have a
-            tier; empty for a new topic that is placed here.
+        hosts: brokers that have replicas of it, or tiered brokers of a manual assignment; empty
+            for a new topic without one.
     """
     if name == REMOTE_LOG_METADATA_TOPIC:
         on = {one.id: one for one in image.brokers.values() if one.remote_store is not None}
@@ -99,7 +99,7 @@ def _why_few(image: MetadataImage, fit: Mapping[int, BrokerImage], also: str = "
 
 
 def _common_store(image: MetadataImage, broker_ids: Iterable[int]) -> RemoteStore | None:
-    """The store that most of them have, active ones first; of equals that of the lowest id."""
+    """Store of most of these brokers, active ones first; on a tie that of the lowest id."""
     active: Counter[RemoteStore] = Counter()
     known: Counter[RemoteStore] = Counter()
     for broker_id in sorted(broker_ids):
@@ -111,7 +111,7 @@ def _common_store(image: MetadataImage, broker_ids: Iterable[int]) -> RemoteStor
 
 
 def hosts_of(topic: TopicImage) -> Steps[set[int]]:
-    """The brokers that have replicas of a topic, in steps."""
+    """Ids of the brokers that have replicas of a topic, in steps."""
     hosts: set[int] = set()
     pace = Pace()
     for partition in topic.partitions.values():
@@ -124,16 +124,16 @@ def hosts_of(topic: TopicImage) -> Steps[set[int]]:
 def check_switched_on(
     image: MetadataImage, name: str, before: Mapping[str, str], after: Mapping[str, str]
 ) -> Steps[None]:
-    """Refuse that a topic becomes tiered while one of its replicas cannot be.
+    """Refuse to make a topic tiered while one of its replicas is on an unfit broker.
 
     Args:
-        image: the cluster now; the topic is in it.
+        image: the cluster now; has the topic.
         name: of the topic.
-        before: its overrides.
-        after: those that it would have.
+        before: its present overrides.
+        after: its overrides after the change.
 
     Raises:
-        InvalidConfigError: naming the brokers, and the remedy.
+        InvalidConfigError: names the brokers and the remedy.
     """
     if is_tiered(before) or not is_tiered(after):
         return

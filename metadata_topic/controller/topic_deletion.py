@@ -1,7 +1,7 @@
 """Deleting topics by name or by id, and the list of removed tiered topics.
 
-The remote store follows a removal only because the metadata log says it, never because an id is
-absent: an image may be of an earlier time, or of another log (docs/tiering.md, topic deletion).
+Remote data is removed only if the metadata log says so, never because a topic id is absent: an
+image may be an old copy, or of another log (docs/tiering.md, topic deletion).
 """
 
 from collections import Counter
@@ -21,11 +21,11 @@ from runtime.work import Pace, Steps, stepwise
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopic:
-    """What became of one entry of a DeleteTopics request.
+    """Outcome for one entry of a DeleteTopics request.
 
     Attributes:
         name: None if the topic was named by an id that does not exist.
-        error: why it was not deleted, None if it was.
+        error: None if the topic was deleted.
     """
 
     name: str | None
@@ -41,10 +41,10 @@ def delete_topics(
 
     Args:
         image: the cluster now.
-        topics: (name, id) pairs: a name with the zero id, or None with an id.
+        topics: (name, id): a name with the zero id, or None with an id.
 
     Returns:
-        One DeletedTopic for each pair, repeated pairs as one.
+        One DeletedTopic for each distinct pair.
     """
     counts = Counter(topics)
     named = Counter(
@@ -90,12 +90,12 @@ def _find(image: MetadataImage, name: str | None, topic_id: bytes) -> DeletedTop
 
 
 class RemoteDataWish(IntEnum):
-    """What a DeleteTopics request says of a topic id that does not exist (a tagged field).
+    """Request about the remote data of a topic id that does not exist (a tagged field).
 
     Attributes:
-        NOTHING: as Kafka: an unknown topic id.
-        FORGET: it counts as removed; its remote data goes.
-        KEEP: it no longer does, as far as it is still there.
+        NOTHING: as in Kafka: the id is unknown.
+        FORGET: list the topic as removed; its remote data is deleted.
+        KEEP: take it off the list; remote data that is still there stays.
     """
 
     NOTHING = 0
@@ -106,10 +106,10 @@ class RemoteDataWish(IntEnum):
 def wish_for_remote_data(
     image: MetadataImage, topic_id: bytes, wish: RemoteDataWish
 ) -> ControllerResult[None]:
-    """Let an id that does not exist count as removed, or no longer.
+    """List a topic id that does not exist as removed, or take it off the list.
 
     Raises:
-        InvalidRequestError: a topic has this id: it is deleted as all are.
+        InvalidRequestError: a topic with this id exists, or the id is zero.
     """
     topic = image.topics_by_id.get(topic_id)
     if topic is not None:
@@ -127,6 +127,6 @@ def wish_for_remote_data(
 
 
 def note_emptied(image: MetadataImage, topic_ids: Collection[bytes]) -> ControllerResult[None]:
-    """Nothing of these topics is left in the remote store: they leave the list."""
+    """Take topics off the list, because the remote store has nothing of them."""
     listed = [one for one in topic_ids if one in image.removed_tiered_topics]
     return ControllerResult(tuple(removed_topics_records(emptied=listed)), None)

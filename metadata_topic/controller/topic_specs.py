@@ -1,7 +1,7 @@
-"""What a client asks for when a topic is to be created, and which names are allowed.
+"""Requests to create topics, and the rules for topic names.
 
-`NewTopic` is a protocol that the structs of CreateTopicsRequest fit as they are; `TopicSpec` is the
-same for callers inside the broker (auto-creation, internal topics).
+`NewTopic` is a protocol that the structs of CreateTopicsRequest satisfy. `TopicSpec` is the same
+for callers inside the broker (auto-creation, internal topics).
 """
 
 import re
@@ -16,22 +16,22 @@ NAME_CHARS_MAX: Final = 249
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 )
-"""Topics that Kafka marks as internal; `__remote_log_metadata` is not among them."""
+"""Topics that Kafka marks as internal, which `__remote_log_metadata` is not."""
 
 _ALLOWED: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 DEFAULT: Final = -1
-"""Partitions or replicas: as the broker's configuration says."""
+"""Number of partitions or replicas: take it from the broker's configuration."""
 
 
 def validate_name(name: str) -> None:
-    """Check one name.
+    """Check a topic name.
 
     A name becomes a directory (`<name>-<partition>`) and a metric, where "." and "_" look the
     same: hence the characters, the length and the ban on names that differ in those two only.
 
     Raises:
-        InvalidTopicError: saying what is wrong; a long name is not repeated in the message.
+        InvalidTopicError: names the cause; a too long name is not repeated in the message.
     """
     if not name:
         raise InvalidTopicError("Topic name is invalid: the empty string is not allowed")
@@ -66,19 +66,19 @@ class ConfigEntry(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Key."""
 
     @property
     def value(self) -> str | None:
-        """None is refused."""
+        """None, which is refused."""
 
 
 class NewTopic(Protocol):
-    """A topic of a CreateTopics request; the request's own structs fit."""
+    """A topic of a CreateTopics request; the message's structs have this shape."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Topic name."""
 
     @property
     def num_partitions(self) -> int:
@@ -94,7 +94,7 @@ class NewTopic(Protocol):
 
     @property
     def configs(self) -> Sequence[ConfigEntry]:
-        """Overrides."""
+        """Overrides of the topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class TopicSpec:
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What -1 in a request means.
+    """Values for -1 in a request.
 
     Attributes:
         num_partitions: `num.partitions`.

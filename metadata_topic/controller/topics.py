@@ -1,8 +1,7 @@
 """Creating topics.
 
-Every topic of a request succeeds or fails on its own; what succeeds is written as one batch. A
-request that would make more than PARTITIONS_PER_REQUEST_MAX partitions fails as a whole, before
-anything is built per partition.
+Every topic of a request succeeds or fails on its own; the records of all are one batch. A request
+for more than PARTITIONS_PER_REQUEST_MAX partitions fails as a whole, before any are built.
 """
 
 from collections import Counter
@@ -37,13 +36,13 @@ ConfigValidator = Callable[[str, dict[str, str]], None]
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """What became of one topic of the request.
+    """Outcome for one topic of the request.
 
     Attributes:
-        error: why it was not created, None if it was (or could be, with validate_only).
+        error: None if the topic was created (or could be, with validate_only).
         topic_id: zero on errors and with validate_only.
         num_partitions, replication_factor: -1 on errors.
-        configs: the topic's own overrides; defaults are the handler's knowledge.
+        configs: overrides of the topic; the handler adds the defaults.
     """
 
     name: str
@@ -55,7 +54,7 @@ class CreatedTopic:
 
     @property
     def added(self) -> int:
-        """How many partitions are new."""
+        """Number of new partitions."""
         return max(self.num_partitions, 0)
 
 
@@ -75,14 +74,13 @@ def create_topics(
 
     Args:
         image: the cluster now; its brokers are the candidates for replicas.
-        topics: as asked for; names may repeat (then none of that name is created).
-        defaults: what -1 means.
+        topics: as requested; a name that repeats gets an error.
+        defaults: values for -1.
         topic_ids: fresh random ids, at least one for each entry of `topics`.
-        validate_config: see ConfigValidator.
+        validate_config: checks overrides, raises KafkaError.
         validate_only: check and answer, write nothing.
-        placement_start: any number, see `placement.place`.
-        descriptors: what the topics take of their brokers' descriptors is taken from it; None:
-            there is no bound.
+        placement_start: any number, shifts the first leader, see `placement.place`.
+        descriptors: budget from which the new replicas are taken; None: no bound.
 
     Returns:
         One CreatedTopic for each distinct name, in the order of the request.
@@ -95,7 +93,7 @@ def create_topics(
         return ControllerResult((), [CreatedTopic(name, error) for name in counts])
     records: list[MetadataRecord] = []
     response: list[CreatedTopic] = []
-    accepted: dict[str, str] = {}  # by the name that a metric shows
+    accepted: dict[str, str] = {}  # by metric name
     seen: set[str] = set()
     pace = Pace()
     for topic, topic_id in zip(topics, topic_ids, strict=False):
@@ -109,8 +107,8 @@ def create_topics(
                 raise InvalidRequestError("Duplicate topic name.")
             _check_name(image, topic.name, accepted)
             configs = _configs_of(topic)
-            # As in Kafka settings are validated first: only a topic that can be tiered is placed
-            # so.
+            # As in Kafka settings are validated first: only valid ones decide where the topic is
+            # placed.
             validate_config(topic.name, dict(configs))
             start = placement_start + len(accepted)
             replicas = yield from replicas_of(image, topic, configs, defaults, start)

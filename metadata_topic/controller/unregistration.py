@@ -1,10 +1,10 @@
-"""A broker that will not come back is taken out of the cluster.
+"""Removal of a broker that will not come back from the cluster.
 
-Its RegisterBrokerRecord is all that the metadata know of the incarnations of its log directories.
-Without it an old copy of a directory, put in place of the one that was lost, would be served as if
-it were that one. So a broker that still has replicas stays registered.
+Its RegisterBrokerRecord is the only record of the incarnations that used its log directories.
+Without it an old copy of a lost directory would be served as the original. So a broker that still
+has replicas stays registered.
 
-Source: Kafka's ReplicationControlManager.unregisterBroker, which asks for no more than the id.
+Source: Kafka's ReplicationControlManager.unregisterBroker, which requires only the id.
 """
 
 from typing import Final
@@ -20,14 +20,14 @@ _NAMED_MAX: Final = 3
 
 @stepwise
 def unregister_broker(image: MetadataImage, *, broker_id: int) -> Steps[ControllerResult[None]]:
-    """Take a broker out of the cluster, in steps.
+    """Unregister a broker, in steps.
 
-    DIFFERS: Kafka takes out a broker that serves, which then continues as no broker of the cluster,
-    and one with replicas: others have their records, or there is none to lose.
+    DIFFERS: Kafka unregisters also a running broker, which then continues outside of the cluster,
+    and one with replicas, on the assumption that others have their records.
 
     Raises:
-        BrokerIdNotRegisteredError: there is no such broker.
-        PolicyViolationError: it serves, or it has replicas.
+        BrokerIdNotRegisteredError: no broker has this id.
+        PolicyViolationError: it is not fenced, or it has replicas.
     """
     broker = image.brokers.get(broker_id)
     if broker is None:
@@ -51,7 +51,7 @@ def unregister_broker(image: MetadataImage, *, broker_id: int) -> Steps[Controll
 
 
 def _topics_on(image: MetadataImage, broker_id: int) -> Steps[list[str]]:
-    """Names of the topics with a replica on a broker, in their order."""
+    """Names of the topics with a replica on a broker, sorted."""
     names: list[str] = []
     pace = Pace()
     for topic in image.topics_by_id.values():

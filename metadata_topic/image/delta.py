@@ -1,8 +1,8 @@
 """The step from one image to the next.
 
-A delta takes records in log order, edits a map of the image from the first time it is touched, and
-makes the next image at the end. What it saw change is kept for subscribers, so that a broker need
-not compare two images of ten thousand partitions to learn that one leader moved.
+A delta takes records in log order. It copies a map of the image when a record first touches it, and
+makes the next image at the end. It keeps a list of changes for subscribers, so that a broker need
+not compare two images of ten thousand partitions to find one new leader.
 
 The record handlers live in `replay`; this module knows maps, not records.
 """
@@ -26,7 +26,7 @@ from metadata_topic.image.sorted_map import SortedMap, SortedMapEditor
 
 @dataclass(frozen=True, slots=True)
 class TopicName:
-    """A topic that is gone: what it was called and its id."""
+    """Name and id of a deleted topic."""
 
     name: str
     id: bytes
@@ -37,19 +37,18 @@ class MetadataDelta:
 
     Attributes:
         created_topics: ids of topics that `base` does not have.
-        deleted_topics: topics of `base` that are gone; a topic made and removed in between is in
+        deleted_topics: topics of `base` that are gone. A topic created and deleted in between is in
             neither.
-        removed_topics: ids of which a RemoveTopicRecord was read, also of topics made in between.
-        changed_partitions: by topic id, the partitions that are new or different, in created
-            topics all of them.
+        removed_topics: ids that a RemoveTopicRecord names, also of topics created in between.
+        changed_partitions: indexes of new or changed partitions by topic id; of created topics all.
         changed_configs: (resource type, name) pairs with another value or none.
-        changed_brokers: ids registered, unregistered or changed.
+        changed_brokers: ids of brokers registered, unregistered or changed.
         changed_controllers: the same for controllers.
-        features_changed: a finalised level is another.
+        features_changed: a finalised level changed.
         tiered_removals: ids of removed tiered topics that came onto the list of them (True) or left
-            it (False); the last word counts.
-        elections: partitions that were given another leader.
-        unclean_elections: those of them whose leader may lack records.
+            it (False); the last change counts.
+        elections: number of partitions that got another leader.
+        unclean_elections: number of those whose leader may lack records.
         is_replacement: the next image is not made of records on top of `base` (`difference`).
     """
 
@@ -88,7 +87,10 @@ class MetadataDelta:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing changed but the provenance; after a replacement nobody knows."""
+        """Whether nothing changed but the provenance.
+
+        False after a replacement, where it is unknown.
+        """
         return (
             not self.is_replacement
             and not self._maps
@@ -125,7 +127,7 @@ class MetadataDelta:
         return list(self._see("topics_by_id").values())
 
     def add_topic(self, name: str, topic_id: bytes, *, was_tiered: bool = False) -> None:
-        """A topic without partitions yet."""
+        """Add a topic without partitions."""
         self._put_topic(TopicImage(name, topic_id, {}, was_tiered))
         self._note_dots(name, is_there=True)
         self._own_topics.add(topic_id)
@@ -133,7 +135,7 @@ class MetadataDelta:
         self.deleted_topics.pop(topic_id, None)
 
     def remove_topic(self, topic: TopicImage) -> None:
-        """Remove a topic and its partitions; its configs are the caller's business."""
+        """Remove a topic and its partitions; the caller removes its configs."""
         del self._own("topics_by_id")[topic.id]
         by_name = self._own("topics_by_name")
         if by_name.get(topic.name) is not None and by_name[topic.name].id == topic.id:
@@ -163,7 +165,7 @@ class MetadataDelta:
             topic = structs.replace(topic, partitions=dict(topic.partitions))
             self._put_topic(topic)
             self._own_topics.add(topic.id)
-        # Ours since this delta began and not handed out yet, so changing it in place is safe.
+        # Copied by this delta and in no image yet, so changing it in place is safe.
         topic.partitions[partition_id] = image
         self.changed_partitions.setdefault(topic.id, set()).add(partition_id)
 
@@ -172,7 +174,7 @@ class MetadataDelta:
         self._own("topics_by_name")[topic.name] = topic
 
     def note_tiered(self, name: str) -> None:
-        """The topic of that name is, or was, tiered; no such topic is fine."""
+        """Mark a topic as tiered now or earlier; ignored if there is no such topic."""
         topic = self.topic_named(name)
         if topic is not None and not topic.was_tiered:
             self._put_topic(structs.replace(topic, was_tiered=True))
@@ -180,13 +182,13 @@ class MetadataDelta:
     # Removed topics whose remote data is still there
 
     def add_removed(self, topic_id: bytes) -> None:
-        """A topic that was tiered is removed: the remote store has to follow."""
+        """List a tiered topic as removed: its remote data is to be deleted."""
         if topic_id not in self._see("removed_tiered_topics"):
             self._own("removed_tiered_topics")[topic_id] = None
             self.tiered_removals[topic_id] = True
 
     def drop_removed(self, topic_id: bytes) -> None:
-        """The remote store has followed; an id that is not there is fine."""
+        """Take a topic off that list, because its remote data is gone; ignored if not listed."""
         self.drop("removed_tiered_topics", topic_id)
         self.tiered_removals[topic_id] = False
 
@@ -255,7 +257,7 @@ class MetadataDelta:
         self.features_changed = True
 
     def set_next_producer_id(self, next_producer_id: int) -> None:
-        """The first id that no block holds yet."""
+        """Set the first id that is in no block."""
         self._next_producer_id = next_producer_id
 
     def put(self, field: str, key: object, value: object) -> None:
@@ -263,7 +265,7 @@ class MetadataDelta:
         self._own(field)[key] = value
 
     def drop(self, field: str, key: object) -> None:
-        """Remove an entry of one of the plain maps; absent is fine."""
+        """Remove an entry of one of the plain maps; ignored if absent."""
         if key in self._see(field):
             del self._own(field)[key]
 

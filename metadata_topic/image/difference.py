@@ -1,7 +1,7 @@
-"""The step from one image to another that was not made of it: after a fetched snapshot.
+"""The delta between two images without records in between: after a fetched snapshot.
 
-A snapshot says what is, not what changed. Subscribers follow changes, so the two images are
-compared: topics by their id, so that one that was made again under an old name inherits nothing.
+A snapshot holds the state, not the changes. Subscribers need changes, so the two images are
+compared: topics by id, so that a topic created again under an old name inherits nothing.
 
 Source: KIP-630, Loading Snapshots.
 """
@@ -20,7 +20,7 @@ _TOPIC_WORK: Final = 2
 
 @stepwise
 def difference(old: MetadataImage, new: MetadataImage) -> Steps[MetadataDelta]:
-    """The delta from `old` to `new`; it grows with the topics, so it is made in steps."""
+    """Compare two images, in steps, since the work grows with the number of topics."""
     delta = MetadataDelta(old, is_replacement=True)
     renewed = yield from _compare_topics(delta, old, new)
     changed = yield from _changed(old.configs, new.configs)
@@ -37,7 +37,7 @@ def difference(old: MetadataImage, new: MetadataImage) -> Steps[MetadataDelta]:
 def _compare_topics(
     delta: MetadataDelta, old: MetadataImage, new: MetadataImage
 ) -> Steps[set[ConfigKey]]:
-    """Note what topics came, went and changed; the config keys of those that came or went."""
+    """Note created, deleted and changed topics; return config keys of created and deleted ones."""
     renewed: set[ConfigKey] = set()
     pace = Pace()
     for topic_id, topic in new.topics_by_id.items():
@@ -60,7 +60,7 @@ def _compare_topics(
 
 
 def _note_removed(delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> Steps[None]:
-    """What has left the list proves nothing: a snapshot of Kafka's has none."""
+    """Note additions only: an id absent from a snapshot proves nothing, since Kafka's have none."""
     pace = Pace()
     for topic_id in new.removed_tiered_topics:
         if topic_id not in old.removed_tiered_topics:
@@ -70,7 +70,7 @@ def _note_removed(delta: MetadataDelta, old: MetadataImage, new: MetadataImage) 
 
 
 def _changed(old: Mapping[K, object], new: Mapping[K, object]) -> Steps[set[K]]:
-    """Keys with another value, in one of the two only among them."""
+    """Keys whose value differs, or that only one of the two has."""
     pace = Pace()
     changed: set[K] = set()
     for key, value in new.items():

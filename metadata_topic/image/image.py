@@ -1,10 +1,9 @@
 """The cluster metadata up to one offset, immutable.
 
-An image is replaced, never changed: a reader that holds one sees a consistent cluster for as long
-as it likes, on any thread. `MetadataDelta` makes the next image. What can be many is in maps of
-which two images share all but the places that changed (`SortedMap`); of the others the delta copies
-those that a record touched. What no record touched is the same object in both images. Nobody but
-the delta may write to the maps in here.
+An image is replaced, never changed: a reader that holds one has a consistent cluster as long as it
+needs, on any thread. `MetadataDelta` makes the next image. Large maps are `SortedMap`s, of which
+two images share all but the changed chunks. The delta copies other maps if a record touches them;
+an untouched map is the same object in both images. Only the delta may write to the maps.
 """
 
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ ELR_VERSION = "eligible.leader.replicas.version"
 
 
 class ResourceType(IntEnum):
-    """What a config belongs to, as in ConfigRecord and the config requests."""
+    """Type of the resource that a config belongs to, as in ConfigRecord and the config requests."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -54,9 +53,9 @@ def is_tiered(configs: Mapping[str, str]) -> bool:
 
 
 def is_tiered_config(name: str, value: str | None) -> bool:
-    """Whether a topic's config says that the topic is, or was, tiered.
+    """Whether a topic's config shows that the topic is, or was, tiered.
 
-    Tiering is switched off with what remote data there is only beside
+    Tiering with remote data can be switched off only together with
     `remote.log.delete.on.disable=true`, and the data may still be there.
     """
     return name in _TIERED_CONFIGS and (value or "").strip().lower() == "true"
@@ -64,18 +63,18 @@ def is_tiered_config(name: str, value: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """Everything the metadata log says, up to `provenance`.
+    """The state after all records of the metadata log up to `provenance`.
 
     Attributes:
-        dotted_names: names of topics that have a ".", by the name that a metric shows, where "."
-            and "_" look the same.
+        dotted_names: topic names with a ".", by the metric name that they share with names that
+            have "_" instead.
         features: finalised feature levels; a level of 0 is an absent entry.
-        next_producer_id: first id that no block holds yet.
-        acls, scram_credentials, delegation_tokens: record structs of capabilities that this
-            version stores but does not interpret, by their key.
-        client_quotas: per entity, quota key to value.
-        removed_tiered_topics: ids of topics that were tiered and removed, in the order of their
-            removal, until nothing of them is left in the remote store. The values say nothing.
+        next_producer_id: first id that is in no block.
+        acls, scram_credentials, delegation_tokens: record structs by their key; this version keeps
+            them but does not interpret them.
+        client_quotas: by entity, quota key to value.
+        removed_tiered_topics: ids of removed tiered topics, in the order of their removal, until
+            the remote store has nothing of them. The values are unused.
     """
 
     topics_by_name: SortedMap[str, TopicImage] = field(default_factory=SortedMap)
@@ -94,7 +93,7 @@ class MetadataImage:
     provenance: Provenance = _NOTHING_YET
 
     def without_controllers(self) -> "MetadataImage":
-        """The same cluster, whose controllers have yet to register."""
+        """Return this image without controllers, which must register again."""
         return replace(self, controllers={})
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
@@ -103,7 +102,7 @@ class MetadataImage:
         return None if image is None else image.partitions.get(partition)
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
-        """The topic's own overrides (server defaults are not in here). Read only."""
+        """Overrides of a topic, without server defaults. Read only."""
         return self.configs.get((ResourceType.TOPIC, topic), _NO_CONFIGS)
 
     def broker_config(self, broker_id: int | None) -> Mapping[str, str]:
@@ -123,7 +122,7 @@ class MetadataImage:
 
     @property
     def partition_count(self) -> int:
-        """Partitions of all topics."""
+        """Number of partitions of all topics."""
         return sum(len(topic.partitions) for topic in self.topics_by_id.values())
 
 
@@ -131,15 +130,15 @@ EMPTY_IMAGE = MetadataImage()
 
 
 def metric_name(name: str) -> str:
-    """The name as a metric shows it: two topics must not share it."""
+    """Return the name under which metrics show a topic; two topics must not share one."""
     return name.replace(".", "_")
 
 
 def colliding_topic(image: MetadataImage, name: str) -> str | None:
-    """Find another topic that the metrics could not tell from `name`, without looking at all.
+    """Find another topic with the metric name of `name`, without a scan of all topics.
 
     Returns:
-        The other topic's name; None if there is none, or only `name` itself.
+        Name of the other topic; None if there is none, or only `name` itself.
     """
     shown = metric_name(name)
     if shown != name and shown in image.topics_by_name:

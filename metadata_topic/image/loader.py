@@ -1,12 +1,13 @@
-"""From a stream of records to images, transactions respected.
+"""From a stream of records to images, with metadata transactions.
 
-Records between Begin- and EndTransactionRecord count only when the end is seen: a controller that
-wrote half of its bootstrap records and died must leave nothing behind. They wait here in a list.
+Records between Begin- and EndTransactionRecord take effect at the end only: a controller that
+crashed after half of its bootstrap records must leave nothing behind. Until then they wait in a
+list.
 
-An image ends at the end of a batch, outside of any transaction, and contains exactly the records
-before that end. Kafka puts several decisions into one batch, so a transaction can begin behind
-records that count already: these wait, too, until a batch ends outside of a transaction. An image
-with half of a batch would be a snapshot whose rest of the log says things twice.
+An image ends at the end of a batch outside of any transaction, and has exactly the records before
+that end. Kafka puts several decisions into one batch, so a transaction can begin after records that
+already count. These wait too, until a batch ends outside of a transaction. After a snapshot of half
+a batch, the log would repeat records that the snapshot has.
 
 The same loader serves the start (thousands of records, one image at the end) and the running node
 (one image per commit).
@@ -24,7 +25,7 @@ from runtime.work import Pace, Steps, at_once
 
 
 class ImageLoader:
-    """Collects records on top of an image until somebody takes the next image."""
+    """Collects records on top of an image until the next image is taken."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._delta = MetadataDelta(image)
@@ -40,14 +41,14 @@ class ImageLoader:
 
     @property
     def is_blank(self) -> bool:
-        """Whether no record ever counted: nobody wrote the bootstrap records yet."""
+        """Whether no record ever took effect, so that the bootstrap records are not written yet."""
         return self._delta.is_empty and not self._counted and not self._delta.base.features
 
     def add(self, record: MetadataRecord) -> None:
-        """Take the next record of the log; it is replayed when its batch ends.
+        """Take the next record of the log; it is replayed at the end of its batch.
 
         Raises:
-            BrokenMetadataLogError: a transaction begins or ends where it cannot.
+            BrokenMetadataLogError: a transaction begins inside another, or ends without a begin.
         """
         self.record_count += 1
         match record.name:
@@ -71,16 +72,16 @@ class ImageLoader:
         return waiting
 
     def end_of_batch(self, provenance: Provenance) -> None:
-        """Say up to where the records since the last call reach, and replay what counts now.
+        """End a batch at `provenance`, and replay the records that count now.
 
         Raises:
             UnknownMetadataRecordError: there is no rule for a record.
-            BrokenMetadataLogError: a record contradicts what came before.
+            BrokenMetadataLogError: a record contradicts the records before it.
         """
         at_once(self.end_of_batch_steps(provenance))
 
     def end_of_batch_steps(self, provenance: Provenance) -> Steps[None]:
-        """`end_of_batch` in steps; nothing else may be asked of the loader before the last."""
+        """`end_of_batch` in steps; no other method may be called before the last step."""
         if self._transaction is not None:
             return
         pace = Pace()
@@ -91,15 +92,15 @@ class ImageLoader:
         self._provenance = provenance
 
     def drop_removed(self, topic_ids: Iterable[bytes]) -> None:
-        """Have ids leave the list of removed tiered topics without a record, in this image."""
+        """Take ids off the list of removed tiered topics in this image, without a record."""
         for topic_id in topic_ids:
             self._delta.drop_removed(topic_id)
 
     def take(self) -> tuple[MetadataImage, MetadataDelta]:
-        """Make the image at the last batch that ended outside of a transaction.
+        """Make the image as of the last batch that ended outside of a transaction.
 
-        The next step begins on top of it; records that wait for their batch or their transaction
-        to end are kept for it.
+        The next delta begins on top of it and keeps the records of an unfinished batch or
+        transaction.
         """
         delta = self._delta
         image = delta.image(self._provenance)

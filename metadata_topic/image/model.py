@@ -1,10 +1,11 @@
-"""What the cluster metadata consists of: immutable values, one for each thing that has records.
+"""Values of the cluster metadata: one immutable type for each thing that has records.
 
-Ids of topics, directories and incarnations are 16 raw bytes. Sequences are tuples, so that a value
-can be shared between images and threads without a copy.
+Ids of topics, directories and incarnations are 16 raw bytes. Sequences are tuples, so images and
+threads share a value without a copy.
 
-Topics and partitions are many, and live long. They are structs that the garbage collector does not
-know (they are in no cycle): else each of its full passes would hold the event loop for 100 ms at
+Topics and partitions are many and long-lived. They are structs that the garbage collector does not
+track (they are in no cycle): otherwise each full collection would hold the event loop for 100 ms at
+100,000 partitions. Change one with `msgspec.structs.replace`.
 100,000 partitions. Change one with `msgspec.structs.replace`.
 """
 
@@ -21,7 +22,7 @@ NO_LEADER = -1
 RECOVERED = 0
 RECOVERING = 1
 
-# Directory ids with a meaning of their own (KIP-858): a real directory never has them.
+# Reserved directory ids (KIP-858): a real directory never has them.
 DIRECTORY_MIGRATING = ZERO_UUID
 DIRECTORY_UNASSIGNED = bytes(15) + b"\x01"
 DIRECTORY_LOST = bytes(15) + b"\x02"
@@ -30,12 +31,12 @@ _SPARE_PREFIX = b"tidemark"
 
 
 def spare_directory(first: bytes) -> bytes:
-    """An id for a broker to register beside its directories; none of them has it.
+    """Return an id that a broker registers beside its directories; no directory has it.
 
-    Kafka's controllers assign the directory of a new replica by themselves where the broker has
-    one alone, from the start or when the others have failed. Then nothing would tell a replica
-    whose files were lost from one that never had any; see docs/decisions/where-a-replica-lives.md.
-    Ids of directories are random UUIDs of version 4, which never begin like this.
+    Kafka's controllers assign the directory of a new replica themselves if the broker has only one,
+    from the start or after others failed. Then a replica whose files were lost could not be
+    distinguished from one that never had any; see docs/decisions/where-a-replica-lives.md.
+    Directory ids are random UUIDs of version 4, which never have this prefix.
     """
     return _SPARE_PREFIX + first[len(_SPARE_PREFIX) :]
 
@@ -51,7 +52,7 @@ class BrokenMetadataLogError(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Up to where the metadata log is contained in an image.
+    """Position in the metadata log up to which an image has all records.
 
     Attributes:
         offset: last record contained (inclusive); -1 for the empty image.
@@ -70,20 +71,20 @@ class Provenance:
 
 
 class PartitionImage(msgspec.Struct, frozen=True, gc=False):
-    """One partition as the controller decided it.
+    """One partition, as the controller decided it.
 
     Attributes:
         replicas: broker ids; the first is the preferred leader.
-        isr: broker ids in sync; without ELR empty only where the last member's log directory was
+        isr: broker ids in sync; without ELR empty only if the last member's log directory was
             forgotten.
         leader: broker id or -1.
         leader_epoch: rises with every leader change, also to and from -1.
-        partition_epoch: rises with every change of anything here.
+        partition_epoch: rises with every change of any field.
         directories: directory id of each replica, aligned with `replicas`.
-        removing, adding: replicas that a reassignment takes out, and that it has added.
+        removing, adding: replicas that a reassignment removes, and those that it has added.
         elr: eligible leader replicas (KIP-966); empty while that feature is off.
-        unclean_epoch: leader epoch of the unclean election that is not recovered from yet, -1 where
-            there is none. Replay derives it; snapshots keep it in a tagged field that Kafka skips.
+        unclean_epoch: leader epoch of the unclean election that the leader has not recovered from;
+            -1: none. Replay derives it; snapshots keep it in a tagged field that Kafka skips.
     """
 
     replicas: tuple[int, ...]
@@ -101,14 +102,14 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def joining(self) -> tuple[int, ...]:
-        """See `joining_replicas`."""
+        """Replicas being added, see `joining_replicas`."""
         return joining_replicas(self.adding, self.isr, self.elr)
 
     def directory_of(self, broker_id: int) -> bytes:
-        """Say in which log directory of `broker_id` the replica lives.
+        """Return the id of the log directory of the replica on `broker_id`.
 
         Returns:
-            A directory id; DIRECTORY_MIGRATING if none was ever written.
+            A directory id; DIRECTORY_MIGRATING if no record ever named one.
 
         Raises:
             ValueError: `broker_id` is no replica.
@@ -120,18 +121,18 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
 def joining_replicas(
     adding: tuple[int, ...], isr: Iterable[int], elr: Iterable[int]
 ) -> tuple[int, ...]:
-    """Replicas that are being added, as long as none of them may lead without loss.
+    """Replicas being added, until one of them is eligible to lead; then an empty tuple.
 
-    Until then none of them counts for min.insync.replicas.
+    While they are joining they do not count for min.insync.replicas.
     """
     return () if {*adding} & {*isr, *elr} else adding
 
 
 class TopicImage(msgspec.Struct, frozen=True, gc=False):
-    """A topic and its partitions, keyed by partition index. Never change `partitions`.
+    """A topic and its partitions by index. Never change `partitions`.
 
     Attributes:
-        was_tiered: its configs once said that it is: the remote store may hold something of it.
+        was_tiered: a config once made it tiered: the remote store may have data of it.
     """
 
     name: str
@@ -142,7 +143,7 @@ class TopicImage(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a node listens.
+    """Address of one listener of a node.
 
     Attributes:
         security_protocol: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL.
@@ -156,11 +157,11 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class RemoteStore:
-    """The store of a broker's remote tier. Tiers with equal ones are alike: they hold the same.
+    """Store of a broker's remote tier; tiers with equal values have the same remote segments.
 
     Attributes:
         class_name: of the storage plugin, `module:Class`.
-        place_hash: SHA-256 over the class and the place of the store, see `rsm_plugins.place`.
+        place_hash: SHA-256 of the class and the place of the store, see `rsm_plugins.place`.
     """
 
     class_name: str
@@ -172,16 +173,16 @@ class BrokerImage:
     """A registered broker.
 
     Attributes:
-        epoch: offset of its RegisterBrokerRecord; fences what an older incarnation of it says.
-        incarnation_id: random, made once per process.
-        features: what it can do: name to (lowest, highest), both inclusive.
+        epoch: offset of its RegisterBrokerRecord; requests with a lower one are fenced.
+        incarnation_id: random, one per process.
+        features: supported levels by feature: (lowest, highest), both inclusive.
         log_dirs: ids of its online log directories.
         directories_assigned_from: from this offset on a replica of this broker is served only after
-            its directory was committed, and the broker keeps sidecars and lives in its directories;
-            -1 for a broker that does not (Apache Kafka).
-        absent_directories: directories that replicas of it are assigned to and that are not in
-            `log_dirs`: their ids, and the incarnation id of the last incarnation they took part in.
-        remote_store: of its remote tier; None: the tier is off, or it is Apache Kafka's broker.
+            its directory was committed, and the broker keeps sidecar files and the history of
+            incarnations in its directories; -1 for a broker that does not (Apache Kafka).
+        absent_directories: directories assigned to its replicas and missing from `log_dirs`: id,
+            and id of the incarnation that last used it.
+        remote_store: None if the tier is off, or for a broker of Apache Kafka.
 
     The last three are tagged fields that Kafka skips.
     """
@@ -206,16 +207,13 @@ class BrokerImage:
         return not self.fenced and not self.in_controlled_shutdown
 
     def last_incarnation_of(self, directory_id: bytes) -> bytes | None:
-        """Incarnation id of the last incarnation that worked with a directory.
-
-        None if none is known.
-        """
+        """Id of the incarnation that last used a directory; None if unknown."""
         if directory_id in self.log_dirs:
             return self.incarnation_id
         return dict(self.absent_directories).get(directory_id)
 
     def works_with(self, directory_id: bytes) -> bool:
-        """Whether a replica in that log directory can be there: as Kafka's `hasOnlineDir`."""
+        """Whether a replica in that directory can be online: Kafka's `hasOnlineDir`."""
         if directory_id == DIRECTORY_LOST:
             return False
         if not self.log_dirs or directory_id in (DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED):

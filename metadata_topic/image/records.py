@@ -1,8 +1,8 @@
-"""Records of the metadata log: what they are here, and the versions they are written in.
+"""Records of the metadata log, and the versions in which they are written.
 
-The bytes of a value are `kafka_protocol.files.metadata_value`'s matter. Kafka writes a record in
-the version that the finalised metadata.version asks for, and some of them in the lowest version
-that can hold what is said.
+`kafka_protocol.files.metadata_value` has the byte format. Kafka writes a record in the version that
+belongs to the finalised metadata.version, and some in the lowest version that has the fields in
+use.
 """
 
 from typing import Any, Final, NamedTuple
@@ -11,7 +11,7 @@ from kafka_protocol.errors import MalformedMessageError, TidemarkError
 from kafka_protocol.files import metadata_value
 from kafka_protocol.wire.codec import message
 
-# metadata.version levels from which a record is written in a higher version.
+# Levels of metadata.version from which a record has a higher version.
 _CONTROLLED_SHUTDOWN_LEVEL: Final = 8  # 3.4-IV0
 TRANSACTION_LEVEL: Final = 13  # 3.6-IV1: Begin- and EndTransactionRecord
 CONTROLLER_REGISTRATION_LEVEL: Final = 15  # 3.7-IV0
@@ -24,15 +24,15 @@ RECORD_WORK: Final = 20
 
 
 class UnknownMetadataRecordError(TidemarkError):
-    """The metadata log holds a record that this version cannot read.
+    """The metadata log has a record that this version cannot read.
 
-    Going on without it would show clients a cluster that does not exist, so this is fatal: the
-    log was written by a newer version, or is damaged.
+    Fatal: without the record, clients would see a cluster that does not exist. The log was written
+    by a newer version, or is damaged.
     """
 
 
 class MetadataRecord(NamedTuple):
-    """One record: the schema's name, the version it is written in, the struct."""
+    """One record: schema name, version, and the struct."""
 
     name: str
     version: int
@@ -40,20 +40,20 @@ class MetadataRecord(NamedTuple):
 
 
 def make(name: str, version: int = 0, /, **fields: Any) -> MetadataRecord:
-    """Build a record of schema `name` with the given fields, the others at their defaults."""
+    """Build a record of schema `name`; other fields have their defaults."""
     return MetadataRecord(name, version, message(name).cls(**fields))
 
 
 def encode_record(record: MetadataRecord) -> bytes:
-    """Turn a record into the value bytes of a log record."""
+    """Encode a record as the value of a log record."""
     return metadata_value.encode(record.name, record.version, record.value)
 
 
 def decode_record(value: bytes | bytearray | memoryview) -> MetadataRecord:
-    """Read the value bytes of a log record; every byte must be used.
+    """Decode the value of a log record; every byte must be used.
 
     Raises:
-        UnknownMetadataRecordError: it does not decode.
+        UnknownMetadataRecordError: the bytes do not decode.
     """
     try:
         return MetadataRecord(*metadata_value.decode(metadata_value.CLUSTER_METADATA, value))
@@ -65,14 +65,14 @@ def decode_record(value: bytes | bytearray | memoryview) -> MetadataRecord:
 
 
 def partition_record_version(metadata_version: int) -> int:
-    """The version in which PartitionRecord and PartitionChangeRecord are written."""
+    """Version of PartitionRecord and PartitionChangeRecord at a level of metadata.version."""
     if metadata_version >= ELR_LEVEL:
         return 2
     return 1 if metadata_version >= DIRECTORIES_LEVEL else 0
 
 
 def register_broker_version(metadata_version: int) -> int:
-    """The version in which RegisterBrokerRecord is written."""
+    """Version of RegisterBrokerRecord at a level of metadata.version."""
     if metadata_version >= _CORDONED_LEVEL:
         return 4
     if metadata_version >= DIRECTORIES_LEVEL:

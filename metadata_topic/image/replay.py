@@ -1,8 +1,8 @@
-"""What each record does to the metadata.
+"""Effect of each record on the metadata.
 
-One function a record type, looked up by the record's name: a type without a function is an error,
-never skipped (see UnknownMetadataRecordError). Records are committed facts, so nothing is refused
-here on grounds of policy; a record about a thing that does not exist means that the log is broken.
+One function per record type, found by the record's name. A type without a function is an error,
+never skipped (see UnknownMetadataRecordError). Records are committed facts, so no policy is checked
+here; a record about a missing thing means that the log is broken.
 
 Source: the schemas in `kafka_protocol/wire/messages/cluster_metadata.py`; checked against Kafka's
 own logs and snapshots.
@@ -25,7 +25,7 @@ def replay(delta: MetadataDelta, record: MetadataRecord) -> None:
 
     Raises:
         UnknownMetadataRecordError: no rule for this type.
-        BrokenMetadataLogError: it speaks of something that does not exist.
+        BrokenMetadataLogError: the record names something that does not exist.
     """
     handler = _HANDLERS.get(record.name)
     if handler is None:
@@ -36,7 +36,7 @@ def replay(delta: MetadataDelta, record: MetadataRecord) -> None:
 def replay_all(
     image: MetadataImage, records: list[MetadataRecord], provenance: Provenance
 ) -> tuple[MetadataImage, MetadataDelta]:
-    """Apply records to an image; a convenience for small batches and tests."""
+    """Apply records to an image at once; for small batches and tests."""
     delta = MetadataDelta(image)
     for record in records:
         replay(delta, record)
@@ -79,7 +79,7 @@ def _remove_token(delta: MetadataDelta, value: Any) -> None:
 
 
 def quota_entity(value: Any) -> QuotaEntity:
-    """The key of a ClientQuotaRecord's entity: its parts in the order of their types."""
+    """Key of a ClientQuotaRecord's entity: its parts, sorted by type."""
     parts = [(part.entity_type, part.entity_name) for part in value.entity]
     return tuple(sorted(parts, key=lambda part: (part[0], part[1] is not None, part[1] or "")))
 
@@ -89,7 +89,7 @@ def _quota(delta: MetadataDelta, value: Any) -> None:
 
 
 def _no_op(delta: MetadataDelta, value: Any) -> None:
-    """Moves the offset; ours may carry what becomes of removed tiered topics, which Kafka skips."""
+    """Move the offset; our own may list removed tiered topics in fields that Kafka skips."""
     for topic_id in value.removed_tiered_topics:
         delta.add_removed(topic_id)
     for topic_id in value.emptied_tiered_topics:
@@ -97,7 +97,7 @@ def _no_op(delta: MetadataDelta, value: Any) -> None:
 
 
 def _nothing(delta: MetadataDelta, value: Any) -> None:
-    """ZkMigrationState means nothing since Kafka 4.0."""
+    """ZkMigrationState has no meaning since Kafka 4.0."""
 
 
 _HANDLERS: Final[dict[str, Callable[[MetadataDelta, Any], None]]] = {

@@ -1,4 +1,4 @@
-"""What records about brokers and controllers do."""
+"""Effect of records about brokers and controllers."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,7 +34,7 @@ def _features(value: Any) -> dict[str, tuple[int, int]]:
 
 
 def remote_store(value: Any) -> RemoteStore | None:
-    """What a broker says of its remote tier, in its registration or the record of it."""
+    """Remote store named in a broker's registration request or record; None without a tier."""
     if value.remote_store_class is None:
         return None
     return RemoteStore(value.remote_store_class, bytes(value.remote_store_place or b""))

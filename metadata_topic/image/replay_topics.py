@@ -1,4 +1,4 @@
-"""What records about topics, partitions and configs do."""
+"""Effect of records about topics, partitions and configs."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -66,9 +66,10 @@ def _partition(delta: MetadataDelta, value: Any) -> None:
 
 
 def _unclean_epoch_of(value: Any) -> int:
-    """As a PartitionRecord says it; one of Kafka's says only that there was one.
+    """Epoch of the unclean election that a PartitionRecord reports.
 
-    It was under that leader epoch or an earlier one. The later one proves less, which is safe.
+    A record of Kafka has only the recovery state. The election was under its leader epoch or an
+    earlier one; the later epoch proves less, which is safe.
     """
     if value.leader_recovery_state != RECOVERING:
         return -1
@@ -93,8 +94,8 @@ def _partition_change(delta: MetadataDelta, value: Any) -> None:
 def merge(old: PartitionImage, change: Any) -> PartitionImage:
     """Apply a PartitionChangeRecord.
 
-    Naming a leader raises the leader epoch even if it is the same leader: that is how the
-    controller makes followers and clients look again.
+    Naming a leader raises the leader epoch, even for the same leader: that makes followers and
+    clients fetch the state again.
     """
     leader_changed = change.leader != _LEADER_UNCHANGED
 
@@ -122,10 +123,10 @@ def merge(old: PartitionImage, change: Any) -> PartitionImage:
 
 
 def _unclean_epoch_after(old: PartitionImage, change: Any, recovery: int) -> int:
-    """An election is unclean where it begins a recovery, or where the leader was not in sync.
+    """Epoch of an unclean election: one that begins a recovery, or elects a leader out of sync.
 
-    Kafka names the recovery state only where it changes: a second unclean election within one
-    recovery shows by its leader.
+    Kafka names the recovery state only where it changes. A second unclean election within one
+    recovery is visible by its leader only.
     """
     if recovery != RECOVERING:
         return -1
@@ -143,7 +144,7 @@ def _directories_after(
         return tuple(new)
     if replicas == old.replicas:
         return old.directories
-    # Replicas changed and nothing was said of directories: known ones keep theirs.
+    # The replicas changed without new directories: remaining replicas keep theirs.
     known = dict(zip(old.replicas, old.directories, strict=False))
     return tuple(known.get(replica, DIRECTORY_UNASSIGNED) for replica in replicas)
 

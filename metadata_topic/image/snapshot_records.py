@@ -1,8 +1,8 @@
 """From an image to the records that make it again.
 
 The order is Kafka's: features first (a reader needs metadata.version to validate the rest), nodes,
-topics, configs, quotas, producer ids, and what belongs to security. A generator, so that a writer
-can pause between records; the image cannot change under it.
+topics, configs, quotas, producer ids, security. A generator, so that a writer can pause between
+records; the image is immutable.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,11 +20,11 @@ from metadata_topic.image.records import (
 )
 
 _IDS_PER_RECORD: Final = 50
-"""Steps count records: one with so many ids costs `RECORD_WORK`."""
+"""Ids per record, so that a step of one record costs `RECORD_WORK` at most."""
 
 
 def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
-    """Yield the records of a snapshot of `image`; replayed on the empty image they give it back."""
+    """Yield the records of a snapshot; replayed on the empty image they make an equal image."""
     yield from _features(image)
     for broker in image.brokers.values():
         yield broker_record(broker, image.metadata_version)
@@ -32,7 +32,7 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
         yield controller_record(controller)
     version = partition_record_version(image.metadata_version)
     for topic in image.topics_by_id.values():
-        # Said only where no config of it does, so that most snapshots are Kafka's to the byte.
+        # Written only if no config shows it, so that most snapshots equal Kafka's byte for byte.
         said = any(is_tiered_config(*config) for config in image.topic_config(topic.name).items())
         unsaid = topic.was_tiered and not said
         yield make("TopicRecord", name=topic.name, topic_id=topic.id, was_tiered=unsaid)
@@ -58,7 +58,7 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
 def removed_topics_records(
     removed: Iterable[bytes] = (), emptied: Iterable[bytes] = ()
 ) -> Iterator[MetadataRecord]:
-    """NoOpRecords that say which removed tiered topics the remote store has to follow.
+    """NoOpRecords that change the list of removed tiered topics.
 
     Args:
         removed: ids that come onto the list.
@@ -100,7 +100,7 @@ def _nodes_lists(name: str, node: BrokerImage | ControllerImage) -> dict[str, li
 
 
 def broker_record(broker: BrokerImage, metadata_version: int) -> MetadataRecord:
-    """The RegisterBrokerRecord that says everything known of a broker."""
+    """RegisterBrokerRecord with the whole state of a broker."""
     cordoned, store = broker.cordoned_log_dirs, broker.remote_store
     absent = message("RegisterBrokerRecord").cls.AbsentDirectories
     return make(
@@ -126,7 +126,7 @@ def broker_record(broker: BrokerImage, metadata_version: int) -> MetadataRecord:
 
 
 def controller_record(controller: ControllerImage) -> MetadataRecord:
-    """The RegisterControllerRecord that says everything known of a controller."""
+    """RegisterControllerRecord with the whole state of a controller."""
     return make(
         "RegisterControllerRecord",
         controller_id=controller.id,
@@ -139,8 +139,8 @@ def controller_record(controller: ControllerImage) -> MetadataRecord:
 def partition_record(
     topic: TopicImage, partition_id: int, partition: PartitionImage, version: int
 ) -> MetadataRecord:
-    """The PartitionRecord that says everything known of a partition."""
-    # Without the field the leader epoch counts: so one of Kafka's stays as it was.
+    """PartitionRecord with the whole state of a partition."""
+    # Readers take the leader epoch if the field is absent: a partition of Kafka keeps its record.
     is_said = partition.unclean_epoch != partition.leader_epoch
     return make(
         "PartitionRecord",
@@ -156,7 +156,7 @@ def partition_record(
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
         directories=list(partition.directories),
-        # Null, not empty, where there is nothing to say: so Kafka writes them.
+        # Null, not empty: Kafka writes null.
         eligible_leader_replicas=list(partition.elr) or None,
         last_known_elr=list(partition.last_known_elr) or None,
         unclean_epoch=partition.unclean_epoch if is_said else -1,

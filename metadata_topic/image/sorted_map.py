@@ -1,12 +1,12 @@
-"""A map that the next version of an image shares nearly all of with the one before.
+"""A sorted map of which successive versions of an image share nearly all.
 
-Entries lie in chunks, each a dict of some hundred neighbours in the order of their keys. An editor
-copies the list of chunks and the chunks that it changes, so one change among 100,000 entries costs
-microseconds. All versions of a chunk that nobody changed are the same object: what is computed of
-the whole map can be kept by chunk.
+Entries lie in chunks, each a dict of some hundred neighbours in key order. An editor copies the
+list of chunks and the chunks that it changes, so one change among 100,000 entries costs
+microseconds. An unchanged chunk is the same object in all versions: results computed over the whole
+map can be cached by chunk.
 
-Whatever the history of a map, it is walked in the order of its keys: two nodes, and a simulation
-that is run again, see the same.
+A map iterates in key order, for any history: two nodes, and a repeated simulation, see the
+same order.
 """
 
 from bisect import bisect_right
@@ -48,10 +48,10 @@ class _Values(ValuesView[V]):
 
 
 class SortedMap(Mapping[K, V]):
-    """Immutable; keys can be compared with each other. A key that cannot be compared is not there.
+    """Immutable; keys must be comparable. A key of another type counts as absent.
 
     Attributes:
-        chunks: the entries in order, in pieces; nobody may write to them.
+        chunks: the entries in order, in pieces; read only.
     """
 
     __slots__ = ("_bounds", "_size", "chunks")
@@ -59,11 +59,11 @@ class SortedMap(Mapping[K, V]):
     def __init__(
         self, bounds: Sequence[K] = (), chunks: Sequence[dict[K, V]] = ({},), size: int = 0
     ) -> None:
-        """Take the parts; others make one with `of` or with an editor.
+        """Take the parts; other modules use `of` or an editor.
 
         Args:
-            bounds: the lowest key that can be in each chunk but the first.
-            chunks: see the class; an empty map has one, too.
+            bounds: lowest possible key of each chunk but the first.
+            chunks: the entries; an empty map has one empty chunk.
             size: number of entries.
         """
         self._bounds: Sequence[Any] = bounds
@@ -72,13 +72,13 @@ class SortedMap(Mapping[K, V]):
 
     @classmethod
     def of(cls, entries: Mapping[K, V]) -> "SortedMap[K, V]":
-        """The map with these entries."""
+        """Make a map of these entries."""
         editor: SortedMapEditor[K, V] = SortedMapEditor(cls())
         editor.update(entries)
         return editor.map()
 
     def edit(self) -> "SortedMapEditor[K, V]":
-        """Begin the next version."""
+        """Return an editor of the next version."""
         return SortedMapEditor(self)
 
     def __getitem__(self, key: K) -> V:
@@ -94,7 +94,7 @@ class SortedMap(Mapping[K, V]):
     @overload
     def get(self, key: K, /, default: D) -> V | D: ...
     def get(self, key: K, /, default: Any = None) -> Any:
-        """The value of a key."""
+        """Return the value of a key, or `default`."""
         try:
             return self.chunks[bisect_right(self._bounds, key)].get(key, default)
         except TypeError:
@@ -124,7 +124,7 @@ class SortedMap(Mapping[K, V]):
         return _Values(self)
 
     def keys_from(self, first: K) -> Iterator[K]:
-        """Keys in order, from `first` on (inclusive), which need not be there."""
+        """Keys in order from `first` on (inclusive); `first` need not be in the map."""
         at = bisect_right(self._bounds, first)
         low: Any = first
         yield from (key for key in self.chunks[at] if key >= low)
@@ -132,7 +132,7 @@ class SortedMap(Mapping[K, V]):
 
 
 class SortedMapEditor(MutableMapping[K, V]):
-    """The next version of a map while it is made; reads like a dict, but walks unordered."""
+    """The next version of a map under construction; iterates unordered."""
 
     __slots__ = ("_bounds", "_chunks", "_size", "_states")
 
@@ -143,7 +143,7 @@ class SortedMapEditor(MutableMapping[K, V]):
         self._size = len(base)
 
     def map(self) -> SortedMap[K, V]:
-        """The version made so far; later changes of the editor are not in it."""
+        """Return the version made so far; later changes of the editor are not in it."""
         for at, state in enumerate(self._states):
             if state == _OWN_UNSORTED:
                 self._chunks[at] = _in_order(self._chunks[at])
@@ -197,7 +197,7 @@ class SortedMapEditor(MutableMapping[K, V]):
         self._bounds.insert(at, entries[middle][0])
 
     def _join(self, at: int) -> None:
-        """Make one of a chunk and the next, where that is small enough."""
+        """Merge a chunk with the next one if the result is small enough."""
         left, right = self._chunks[at], self._chunks[at + 1]
         if left and right and len(left) + len(right) > CHUNK_ENTRIES_MAX // 2:
             return
@@ -220,18 +220,18 @@ def _is_after(key: Any, other: Any) -> bool:
 
 
 class Tally(Generic[V]):
-    """Counts what is in the values of a map, version after version.
+    """Sums counts over the values of a map, for version after version.
 
-    What is in a chunk is remembered as long as the chunk is there.
+    Counts of a chunk are cached while the chunk is in the map.
     """
 
     def __init__(self, count: Callable[[Iterable[V]], Mapping[T, int]]) -> None:
-        """`count` says what is in some values, and how often."""
+        """Take the function that counts the items in some values."""
         self._count = count
         self._known: dict[int, tuple[Mapping[Any, V], Mapping[Any, int]]] = {}
 
     def of(self, counted: SortedMap[Any, V]) -> Counter[Any]:
-        """What is in all values."""
+        """Return the counts over all values."""
         known: dict[int, tuple[Mapping[Any, V], Mapping[Any, int]]] = {}
         total: Counter[Any] = Counter()
         for chunk in counted.chunks:

@@ -1,1 +1,1 @@
-"""What carries Raft's effects out: vote file, metadata log, snapshot files, the controller loop."""
+"""Executes Raft's effects: vote file, metadata log, snapshot files, the controller loop."""

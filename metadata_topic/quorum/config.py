@@ -1,4 +1,4 @@
-"""Settings of the metadata log and who its node is, as the node needs them."""
+"""Settings of the metadata log, and the identity of its node."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,32 +13,32 @@ _NOT_BY_TIME: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class MetadataLogConfig:
-    """Typed view; names and defaults are Kafka's.
+    """Settings of the metadata log; names and defaults are Kafka's.
 
     Attributes:
         segment_bytes: `metadata.log.segment.bytes`.
         segment_ms: `metadata.log.segment.ms`.
         max_record_bytes_between_snapshots: `metadata.log.max.record.bytes.between.snapshots`.
         max_snapshot_interval_ms: `metadata.log.max.snapshot.interval.ms`; 0 is off.
-        max_retention_bytes: `metadata.max.retention.bytes`: log and snapshots together; below 0
-            without limit.
-        max_retention_ms: `metadata.max.retention.ms`: how long an outdated snapshot stays; below 0
-            without limit.
-        max_idle_interval_ms: `metadata.max.idle.interval.ms`. NoOp records tell other voters and
-            observers how far the leader is; a quorum of one has nobody to tell, so it writes none
+        max_retention_bytes: `metadata.max.retention.bytes`: log and snapshots together; below 0:
+            no limit.
+        max_retention_ms: `metadata.max.retention.ms`: how long an outdated snapshot is kept; below
+            0: no limit.
+        max_idle_interval_ms: `metadata.max.idle.interval.ms`. From NoOp records other voters and
+            observers learn how far the leader is. A quorum of one without observers writes none
             (DIFFERS: Kafka writes two a second).
-        append_linger_ms: `controller.quorum.append.linger.ms`: how long decisions are gathered at
-            most, while those before them are being committed.
-        election_defaults: the node's `min.insync.replicas`, which goes into the bootstrap records,
-            too, and `unclean.leader.election.enable`.
+        append_linger_ms: `controller.quorum.append.linger.ms`: longest time for which decisions
+            are gathered while earlier ones are being committed.
+        election_defaults: the node's `min.insync.replicas`, which also goes into the bootstrap
+            records, and `unclean.leader.election.enable`.
         unclean_election_interval_ms: `unclean.leader.election.interval.ms`.
         rebalance_interval_ms: `leader.imbalance.check.interval.seconds`, 0 without
             `auto.leader.rebalance.enable`.
-        max_batch_bytes: largest batch that is appended.
-        replay_records_before_snapshot: a start that replayed more records than this since the
-            last snapshot makes one, so that the next start is short (ours; Kafka counts bytes
+        max_batch_bytes: limit of one batch.
+        replay_records_before_snapshot: a start that replayed more records than this since the last
+            snapshot makes a new one, so that the next start is short (ours; Kafka counts bytes
             only).
-        close_timeout_ms: how long a stop waits for decisions and snapshots under way (ours).
+        close_timeout_ms: longest wait of a shutdown for decisions and snapshots in progress (ours).
     """
 
     segment_bytes: int = 1 << 30
@@ -57,10 +57,10 @@ class MetadataLogConfig:
     close_timeout_ms: int = 30_000
 
     def log_config(self) -> LogConfig:
-        """What the partition log below is told: no retention of its own, snapshots decide.
+        """Settings of the partition log below: no retention of its own, since snapshots decide.
 
-        Nor does it begin segments by size or time: `MetadataLog` does, between two decisions, and
-        where all is flushed.
+        It rolls no segments by size or time either: `MetadataLog` does, between two decisions, when
+        all is flushed.
         """
         return LogConfig(
             segment_bytes=_NOT_BY_SIZE,
@@ -74,13 +74,13 @@ class MetadataLogConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeIdentity:
-    """Which node of which cluster this is, and where others reach it.
+    """Identity of this node, and its addresses for other nodes.
 
     Attributes:
         node_id: `node.id`.
         cluster_id: of the cluster this node belongs to.
         directory_id: of the metadata log directory, from its meta.properties (16 bytes).
-        endpoints: where this controller listens for others.
+        endpoints: listeners of this controller for other nodes.
     """
 
     node_id: int

@@ -1,4 +1,4 @@
-"""The quorum as one replica sees it, out of its core."""
+"""The quorum as one replica sees it, read from its core."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -14,18 +14,18 @@ _Known = Mapping[ReplicaKey, role_states.ReplicaProgress]
 
 
 class Now(NamedTuple):
-    """The same moment by two clocks; the core knows the monotonic one only."""
+    """One moment by two clocks; the core has the monotonic one only."""
 
     wall_ms: int
     monotonic_ms: int
 
     def wall_of(self, monotonic_ms: int | None) -> int:
-        """The wall clock's time of a moment; -1 for none."""
+        """Convert a time of the monotonic clock to the wall clock, in ms; None to -1."""
         return -1 if monotonic_ms is None else self.wall_ms - (self.monotonic_ms - monotonic_ms)
 
 
 def describe_quorum(core: RaftCore, now: Now) -> QuorumView:
-    """Describe the quorum; `core` has started."""
+    """Describe the quorum; `core` must have started."""
     known, standing = core.leadership, core.replica.standing()
     return QuorumView(
         epoch=standing.epoch,
@@ -33,8 +33,8 @@ def describe_quorum(core: RaftCore, now: Now) -> QuorumView:
         leader=standing.leader,
         leader_answered_ms=core.replica.leader_answered_ms if known is None else now.monotonic_ms,
         is_leader=known is not None,
-        # A leader does not know what is committed before a record of its own epoch is: what it
-        # knew as a follower may be less than what was answered.
+        # A leader has no high watermark before a record of its own epoch is committed: the one it
+        # had as a follower may be lower than what was answered.
         high_watermark=core.high_watermark if known is None else known.high_watermark,
         leader_high_watermark=core.replica.leader_high_watermark,
         voters=tuple(_voters(core, {} if known is None else known.voters, now)),
@@ -50,7 +50,7 @@ def _voters(core: RaftCore, known: _Known, now: Now) -> Iterator[ReplicaProgress
             and core.voters.has(core.key)
             and voter.key.id == core.key.id
         ):
-            # Not the flushed end: others may have committed more. Tiers rest on it.
+            # Not the flushed end: others may have committed more. Tiers depend on it.
             end_offset = core.log.end_offset
             yield ReplicaProgress(core.key, end_offset, now.wall_ms, now.wall_ms)
         else:
@@ -59,7 +59,7 @@ def _voters(core: RaftCore, known: _Known, now: Now) -> Iterator[ReplicaProgress
 
 
 def _heard_key(key: ReplicaKey, known: role_states.ReplicaProgress | None) -> ReplicaKey:
-    """A static voter is named by the directory that fetches for it (Kafka names none)."""
+    """Key of a voter, for a static one with the directory that fetches (Kafka names none)."""
     if known is None or key.directory_id != ZERO_UUID:
         return key
     return ReplicaKey(key.id, known.directory_id)
@@ -82,7 +82,7 @@ def _progress(
 
 
 def audience_of(core: RaftCore) -> Audience:
-    """Who would hear of a record that this leader writes."""
+    """Replicas that would read a record written by this leader."""
     known = core.leadership
     seen = () if known is None else (one.last_fetch_ms for one in known.observers.values())
     return Audience(

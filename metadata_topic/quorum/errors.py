@@ -1,14 +1,14 @@
-"""Why a metadata directory cannot be used, in words for whoever has to repair it."""
+"""Reasons why a metadata directory cannot be used, worded for the operator who repairs it."""
 
 from kafka_protocol.errors import TidemarkError
 
 
 class QuorumConfigError(TidemarkError):
-    """The voters on disk or in the configuration do not let this node run. Names both sides."""
+    """The voters on disk and in the configuration exclude this node. Names both."""
 
 
 class UnusableMetadataError(TidemarkError):
-    """The metadata directory holds what cannot be relied on.
+    """The content of the metadata directory is not reliable.
 
     Raised before anything on the disk is changed. The message names the file, the position in it
     and the remedy.
@@ -16,20 +16,20 @@ class UnusableMetadataError(TidemarkError):
 
 
 class DamagedMetadataError(UnusableMetadataError):
-    """Bytes that were once flushed are gone or changed."""
+    """Flushed bytes are lost or changed."""
 
 
 class ForeignSnapshotError(UnusableMetadataError):
-    """A snapshot contradicts a whole log, and this node neither made nor fetched it."""
+    """A snapshot that this node neither made nor fetched contradicts an intact log."""
 
 
 class MissingMetadataError(UnusableMetadataError):
-    """Records are gone that no snapshot contains."""
+    """Records are lost that no snapshot has."""
 
 
 class UnreadableRecordError(UnusableMetadataError):
-    """A whole batch, as it was written, holds a record that this version cannot read or replay."""
+    """An intact batch has a record that this version cannot read or replay."""
 
 
 class OtherLogError(UnusableMetadataError):
-    """The leader's log of one epoch is not the one that this node has of it."""
+    """The leader's log and this node's log differ within one epoch."""

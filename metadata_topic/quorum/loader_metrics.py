@@ -1,4 +1,4 @@
-"""What is counted of loading the metadata; KIP-630's name beside those of today's Kafka."""
+"""Metrics of the metadata loader; KIP-630's names and those of today's Kafka."""
 
 from collections.abc import Callable
 from typing import Final
@@ -12,15 +12,15 @@ _BROKER: Final = "kafka_server_broker_metadata_metrics_"
 
 
 class LoaderMetrics:
-    """Numbers of one node's loader.
+    """Metrics of one node's loader.
 
     Attributes:
-        load_latency_ms: from the name of a fetched snapshot to the image made of it.
-        loads: images that were replaced by a snapshot.
-        loaded_bytes: of these snapshots.
+        load_latency_ms: from the fetched snapshot's final name to its image.
+        loads: images replaced by a snapshot.
+        loaded_bytes: size of these snapshots.
         errors: records that could not be read or replayed; the first ends the node.
-        apply_errors: images that a part of the node could not follow; the first ends it.
-        busy_ms: how long each slice of reading, replaying and publishing took.
+        apply_errors: images that a subscriber failed on; the first ends the node.
+        busy_ms: duration of each slice of reading, replaying and publishing.
     """
 
     def __init__(
@@ -29,9 +29,9 @@ class LoaderMetrics:
         """Make the metrics.
 
         Args:
-            registry: where they are shown.
+            registry: gets the metrics.
             clock: wall time, for the age of the last record.
-            image: the newest.
+            image: returns the newest image.
         """
         self.load_latency_ms = registry.histogram(
             "kafka_controller_KafkaController_LoadSnapshotLatencyMs",
@@ -85,7 +85,7 @@ class LoaderMetrics:
         )
 
     def loaded(self, size_bytes: int, took_ms: int) -> None:
-        """An image was replaced by a snapshot."""
+        """Count an image that was replaced by a snapshot."""
         self.load_latency_ms.observe(took_ms)
         self.loads.inc()
         self.loaded_bytes.inc(size_bytes)

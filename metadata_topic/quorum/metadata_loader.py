@@ -1,14 +1,14 @@
 """From committed records to published images, on any node.
 
-Nothing above the high watermark is read. A run of batches that is there makes one image; large ones
-are taken in steps, with other work of the loop in between, and what is not in memory is read on a
+Nothing above the high watermark is read. A run of available batches makes one image. Long work runs
+in steps, with other work of the loop in between, and batches that are not in memory are read on a
 pool. An image ends at the end of a batch, outside of any transaction (`image.loader`).
 
-A snapshot that a start found, or that was fetched, stands for everything before its end: the images
-begin again with it, and subscribers get one delta against what they had.
+A snapshot found at the start, or fetched, replaces everything before its end: the images restart
+with it, and subscribers get one delta against the last image.
 
-A record that cannot be read or replayed ends the node: continuing without it would show a cluster
-that does not exist.
+A record that cannot be read or replayed ends the node: without it clients would see a cluster that
+does not exist.
 
 Source: KIP-630, Loading Snapshots.
 """
@@ -32,7 +32,7 @@ from runtime.ports import Ports
 from runtime.work import OnPool, Pace, Runner, Steps, Until, Work
 
 READ_BYTES_MAX: Final = 1 << 20
-"""Of batches that are read at once; one batch is read however large it is."""
+"""Limit of batches read at once; a single batch of any size is read."""
 _UNREADABLE = (
     CorruptBatchError,
     UnknownMetadataRecordError,
@@ -44,15 +44,15 @@ Subscriber = Callable[[MetadataImage, MetadataDelta], object]
 
 
 class UnreadableCommitError(TidemarkError):
-    """A committed record cannot be read or replayed; the message names it and its offset."""
+    """A committed record cannot be read or replayed; the message has its name and offset."""
 
 
 class Applied(NamedTuple):
-    """How far the loader has come.
+    """Progress of the loader.
 
     Attributes:
-        image: ends at `end_offset`, or before it while a metadata transaction is open.
-        end_offset: first offset (exclusive end) that was not looked at.
+        image: ends at `end_offset`, or earlier while a metadata transaction is open.
+        end_offset: first offset (exclusive end) that was not read.
         size_bytes: of the batches since the last call.
         in_transaction: a metadata transaction is open at `end_offset`.
     """
@@ -64,7 +64,7 @@ class Applied(NamedTuple):
 
 
 class CommittedBatch(NamedTuple):
-    """Which batch a committed one is: no other of any log has all three.
+    """Identity of a committed batch: no other batch of any log has all three values.
 
     Attributes:
         crc: its own CRC-32C, over timestamps and records.
@@ -76,12 +76,12 @@ class CommittedBatch(NamedTuple):
 
 
 class MetadataLoader:
-    """See the module; use it from the loop's thread only.
+    """Reads committed records and publishes images; used from the loop's thread only.
 
     Attributes:
-        image: the newest that was published.
-        end_offset: first offset (exclusive end) that was not looked at.
-        last_batch: the last one that was read; None before the first.
+        image: the newest one published.
+        end_offset: first offset (exclusive end) that was not read.
+        last_batch: the last one read; None before the first.
     """
 
     def __init__(
@@ -94,15 +94,15 @@ class MetadataLoader:
         on_applied: Callable[[Applied], object],
         on_failure: Callable[[Exception], object],
     ) -> None:
-        """Take what a start has found; nothing is read before `on_high_watermark`.
+        """Take the result of a start; nothing is read before `on_high_watermark`.
 
         Args:
-            stored: where the records are.
-            loader: holds what was replayed at the start.
-            end_offset: up to where (exclusive) that was.
-            ports: scheduler, and the pool for what is not in memory.
-            on_applied: called after the subscribers, also where no record changed anything.
-            on_failure: told once; nothing is applied after that.
+            stored: log and snapshots.
+            loader: has the records replayed at the start.
+            end_offset: end (exclusive) of these records.
+            ports: scheduler, and the pool for reads from disk.
+            on_applied: called after the subscribers, also if no record changed anything.
+            on_failure: called once; nothing is applied after that.
         """
         self._stored, self._log, self._loader = stored, stored.log, loader
         self._clock = ports.clock
@@ -123,19 +123,16 @@ class MetadataLoader:
         )
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call `subscriber(image, delta)` for each image that differs from the one before."""
+        """Call `subscriber(image, delta)` for each image with changes."""
         self._subscribers.append(subscriber)
 
     def on_high_watermark(self, offset: int) -> None:
-        """Everything below `offset` (exclusive) is committed; a lower one than before is late."""
+        """Take the high watermark (exclusive); a lower one than before is ignored."""
         self._committed = max(self._committed, offset)
         self._continue()
 
     def on_snapshot_installed(self, snapshot_id: SnapshotId) -> None:
-        """A snapshot on the disk stands for all that was applied.
-
-        The log continues from its end.
-        """
+        """Replace all that was applied by a snapshot on the disk; the log continues at its end."""
         self._fetched = snapshot_id
         self._committed = max(self._committed, snapshot_id.end_offset)
         self._continue()
@@ -145,15 +142,15 @@ class MetadataLoader:
             self._runner.start()
 
     def drop_removed(self, topic_ids: Iterable[bytes]) -> None:
-        """Have ids leave this node's list of removed tiered topics; in the next image.
+        """Take ids off this node's list of removed tiered topics, in its next image.
 
-        For controllers that keep no list, so that this one does not grow for ever. A start that
-        reads the removals once more has them on it again.
+        Limits the list under a controller that keeps none. A start that reads the removals again
+        lists them again.
         """
         self._loader.drop_removed(topic_ids)
 
     def close(self) -> None:
-        """Apply nothing more."""
+        """Apply no more records."""
         self._runner.cancel()
 
     def _fail(self, error: Exception) -> None:
@@ -164,7 +161,7 @@ class MetadataLoader:
 
     def _catch_up(self) -> Work[None]:
         while self.end_offset < self._committed:
-            yield Until(self._log.gate.when_open)  # it may be cut, or begin again
+            yield Until(self._log.gate.when_open)  # a cut or restart of the log may be in progress
             if self._fetched is not None:
                 fetched, self._fetched = self._fetched, None
                 if fetched.end_offset > self.end_offset:
@@ -206,7 +203,7 @@ class MetadataLoader:
             ) from error
 
     def _replace(self, snapshot_id: SnapshotId) -> Work[None]:
-        """Begin again with a fetched snapshot; all of it was checked before it got its name."""
+        """Restart the images with a fetched snapshot, which was checked before it got its name."""
         began_ms = self._clock.monotonic_ms()
         loader = ImageLoader(EMPTY_IMAGE)
         try:

@@ -1,4 +1,4 @@
-"""The metadata node of a process: its replica of the quorum, for callers that use asyncio.
+"""The metadata node of a process: its replica of the quorum, for asyncio callers.
 
     node = MetadataNode(log_dir, NodeIdentity(...), ports, settings)
     node.open()                                   # reads the disk; on a thread that may wait
@@ -7,7 +7,7 @@
     node.subscribe(lambda image, delta: ...)
     created = await node.submit(lambda image: create_topics(image, ...))
 
-All that matters is in `replica`, which knows no asyncio.
+`replica` has the substance, without asyncio.
 """
 
 import asyncio
@@ -68,15 +68,15 @@ R = TypeVar("R")
 
 
 class NodeTransport(Transport, Protocol):
-    """The way to the other nodes, until it is closed."""
+    """Transport to the other nodes, which can be closed."""
 
     def close(self) -> None:
-        """End all connections; nobody waits for an answer after it."""
+        """Close all connections; open requests get no answer."""
         ...
 
 
 class Alone:
-    """The transport of a sole voter, who has nobody to ask."""
+    """Transport of a sole voter, which has no peers."""
 
     def send(
         self,
@@ -85,27 +85,27 @@ class Alone:
         timeout_ms: int,
         done: Callable[[Reply | None], None],
     ) -> None:
-        """Never called."""
+        """Fail: a sole voter sends nothing."""
         raise AssertionError(f"a node without a transport wants to ask node {to.id}")
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """What the configuration says.
+    """Settings of the node, from the configuration.
 
     Attributes:
-        quorum: who votes, and whom to ask.
+        quorum: voters and their addresses.
         raft: of the core; addresses come from `quorum`.
         log: of the metadata log.
         session_timeout_ms: `broker.session.timeout.ms`.
-        has_broker: the process is a broker, too. Where its controller is the only one, it sends it
-            no heartbeats.
+        has_broker: the process is a broker, too. If its controller is the only one, the broker
+            sends no heartbeats.
         transport: to the other nodes; the node closes it.
-        before_install: called on a thread that may wait, before a fetched snapshot takes the place
-            of the log; what it raises ends the node.
+        before_install: called on a thread that may wait, before a fetched snapshot replaces the
+            log; its error ends the node.
     """
 
     quorum: QuorumSettings = field(default_factory=lambda: QuorumSettings(is_controller=True))
@@ -124,10 +124,10 @@ class MetadataUnavailable(KafkaError):
 
 
 class MetadataNode:
-    """See the module.
+    """The metadata node, for use from the event loop.
 
     Attributes:
-        registration: what this incarnation of the node says of itself as a controller.
+        registration: of this incarnation of the node, as a controller.
     """
 
     def __init__(
@@ -138,15 +138,15 @@ class MetadataNode:
         settings: NodeSettings | None = None,
         on_failure: Callable[[BaseException], object] = lambda _error: None,
     ) -> None:
-        """Take the ports; nothing is touched before `open`.
+        """Take the ports; no file is touched before `open`.
 
         Args:
-            log_dir: the metadata log directory (its lock is held by the caller); holds
-                `bootstrap.checkpoint` and `__cluster_metadata-0`.
+            log_dir: the metadata log directory, locked by the caller; holds `bootstrap.checkpoint`
+                and `__cluster_metadata-0`.
             identity: of this node.
-            ports: its pool `log-commit` flushes.
+            ports: the pool `log-commit` flushes.
             settings: default: a sole voter.
-            on_failure: told once when the node cannot continue.
+            on_failure: called once if the node cannot continue.
         """
         self.node_id = identity.node_id
         self.cluster_id = identity.cluster_id
@@ -170,7 +170,7 @@ class MetadataNode:
 
     @property
     def image(self) -> MetadataImage:
-        """The committed metadata; replaced as a whole, safe to keep."""
+        """Committed metadata; immutable, replaced by each commit."""
         return EMPTY_IMAGE if self._opened is None else self._replica.image
 
     @property
@@ -180,7 +180,7 @@ class MetadataNode:
 
     @property
     def leader_id(self) -> int:
-        """Who leads the quorum; -1 if nobody is known to."""
+        """Id of the quorum's leader; -1 if unknown."""
         leader_id = self._replica.driver.core.leader_id
         return -1 if leader_id is None else leader_id
 
@@ -191,9 +191,9 @@ class MetadataNode:
 
     @property
     def knows_active_controller(self) -> bool:
-        """Whether the leader surely takes decisions: one just elected refuses them for a moment.
+        """Whether the leader is known to take decisions; a newly elected one refuses them.
 
-        It begins when its epoch's first record is committed; elsewhere that record is applied
+        It begins when its epoch's first record is committed; on other nodes that record is applied
         later.
         """
         if self.is_leader:
@@ -202,7 +202,7 @@ class MetadataNode:
 
     @property
     def voters(self) -> VoterSet:
-        """Who votes."""
+        """The current voters."""
         return self._replica.driver.core.voters
 
     @property
@@ -212,7 +212,7 @@ class MetadataNode:
 
     @property
     def ignores_static_voters(self) -> bool:
-        """Whether `controller.quorum.voters` is set while the voters stand in the log."""
+        """Whether `controller.quorum.voters` is set although the log has the voters."""
         return self.kraft_version > 0 and bool(self._settings.quorum.static_voters)
 
     @property
@@ -232,21 +232,21 @@ class MetadataNode:
 
     @property
     def latest_snapshot_id(self) -> SnapshotId | None:
-        """The newest snapshot on disk."""
+        """Id of the newest snapshot on disk."""
         return self._replica.snapshotter.last_id
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended the node, None while it is well (for health)."""
+        """Error that ended the node; None while it runs (for health)."""
         return None if self._opened is None else self._replica.failure
 
     def snapshot_problems(self) -> tuple[str, ...]:
-        """Why the disk does not take snapshots (for health): the log has everything, and grows."""
+        """Reasons why no snapshot can be written (for health); the log grows meanwhile."""
         problem = "" if self._opened is None else self._replica.snapshotter.problem
         return (HealthReason.SNAPSHOT.line(problem=problem),) if problem else ()
 
     def controller_problems(self) -> tuple[str, ...]:
-        """Why this controller never leads (for health)."""
+        """Reasons why this controller never leads (for health)."""
         if self._opened is None:
             return ()
         core, problem = self._replica.driver.core, self._replica.controller_problem
@@ -256,28 +256,28 @@ class MetadataNode:
 
     @property
     def brokers(self) -> BrokerControl:
-        """Registrations and heartbeats of brokers, by the active controller's side."""
+        """Registrations and heartbeats of brokers, at the active controller."""
         return self._replica.brokers
 
     @property
     def plan(self) -> QuorumStart:
-        """How this node takes part, by what `open` has found."""
+        """Role of this node in the quorum, as `open` found it."""
         return self._replica.opened.plan
 
     @property
     def is_alone(self) -> bool:
-        """Whether this node is the only voter, and so the active controller for ever."""
+        """Whether this node is the only voter, and so permanently the active controller."""
         assert self._opened is not None
         return self._opened.plan.membership is Membership.SOLE_VOTER
 
     @property
     def is_bound_to_its_broker(self) -> bool:
-        """Whether this process has a broker that counts on this node to stay the only voter."""
+        """Whether this process has a broker that depends on this node as the only voter."""
         return self.is_alone and self._settings.has_broker
 
     @property
     def applied_end(self) -> int:
-        """Committed records up to here (exclusive) have been read."""
+        """End (exclusive) of the committed records that are applied."""
         return self._replica.applied_end
 
     @property
@@ -291,7 +291,7 @@ class MetadataNode:
         return self._replica.last_batch
 
     def describe(self) -> QuorumView:
-        """The quorum as this node sees it; before it takes part it knows nobody."""
+        """The quorum as this node sees it; empty before `start`."""
         return self._replica.describe() if self._has_started else QuorumView(epoch=0)
 
     # -- start ----------------------------------------------------------------------------------
@@ -301,12 +301,13 @@ class MetadataNode:
         check: Callable[[MetadataImage], None] | None = None,
         check_stop: Callable[[], None] = lambda: None,
     ) -> None:
-        """Read the disk; on a thread that may wait. Nobody else uses the node before `start`.
+        """Read the disk; on a thread that may wait. No other use of the node before `start`.
 
         Args:
-            check: sees the metadata as they were found, before anything is written; what it raises
-                ends the start. See `open_replica`.
-            check_stop: called between batches while nothing is changed yet; raises to end it here.
+            check: called with the metadata as found, before anything is written; its error ends the
+                start. See `open_replica`.
+            check_stop: called between batches while nothing is changed yet; its error ends the
+                start.
 
         Raises:
             As `open_replica`.
@@ -362,18 +363,18 @@ class MetadataNode:
         )
 
     def start(self) -> None:
-        """Take part in the quorum; on the loop, after `open`."""
+        """Join the quorum; on the loop, after `open`."""
         self._replica.start()
         self._has_started = True
 
     async def begin(self, check: Callable[[MetadataImage], None] | None = None) -> None:
-        """`open`, `start` and `ready`, where the loop has nothing else to do meanwhile."""
+        """Call `open`, `start` and `ready`; only if the loop has no other work meanwhile."""
         self.open(check)
         self.start()
         await self.ready()
 
     async def ready(self) -> None:
-        """Wait until this node has caught up, and, where it leads, takes decisions.
+        """Wait until this node has caught up and, if it leads, takes decisions.
 
         Raises:
             MetadataUnavailable: the node failed, or was closed.
@@ -384,14 +385,14 @@ class MetadataNode:
         await self._readiness.wait(self._check_open)
         while self.is_leader:
             try:
-                # What a new controller writes by itself comes before this.
+                # A new controller's own first records come before this decision.
                 await self._submit(lambda _image: _nothing_to_write(), is_own=True)
                 break
             except (NotControllerError, UnwrittenDecisionError, DecisionTimedOut) as error:
                 if self.is_alone:
                     raise
                 log.warning("not ready yet: %s", error)
-                await self._readiness.wait(self._check_open)  # deposed: another may lead
+                await self._readiness.wait(self._check_open)  # deposed: another node may lead
         image = self.image
         if unserved := unserved_features(image):
             log.warning("finalised features that are not served here: %s", unserved)
@@ -411,22 +412,22 @@ class MetadataNode:
         """
         await self._readiness.wait_for(lambda: self.applied_end >= end_offset, self._check_open)
 
-    # -- what others ask ------------------------------------------------------------------------
+    # -- for other parts of the process ----------------------------------------------------------
 
     def receive(self, request: Request, respond: Respondent) -> None:
         """Take a request of another replica; `respond` is called at most once, perhaps at once."""
         self._replica.receive(request, respond)
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call `subscriber(image, delta)` after each commit that changed something.
+        """Call `subscriber(image, delta)` after each commit with changes.
 
-        It runs on the event loop before the decision's answer is given, and must be quick. An
-        error in it is a bug that leaves the process with stale state, so it ends the node.
+        It runs on the event loop before the decision's answer is given, and must be quick. An error
+        in it ends the node, since the process would continue with stale state.
         """
         self._replica.subscribe(subscriber)
 
     def drop_removed(self, topic_ids: Iterable[bytes]) -> None:
-        """See `MetadataLoader.drop_removed`."""
+        """Take ids off this node's list of removed tiered topics, as `MetadataLoader` does."""
         self._replica.drop_removed(topic_ids)
 
     async def submit(
@@ -436,23 +437,23 @@ class MetadataNode:
         timeout_ms: int = DECISION_TIMEOUT_MS,
         placed: Callable[[int], None] = ignore_place,
     ) -> R:
-        """Take a decision and make it durable.
+        """Take a decision, and wait until it is durable.
 
         Args:
-            decide: a controller function on the newest image, at once or in steps; no records
-                means nothing to write. It may be called twice, and must not care.
-            timeout_ms: how long the caller waits; 0 or less for the usual time. A decision that
-                waits for its turn until then is not taken; one that was begun is carried through.
+            decide: a controller function on the newest image, at once or in steps; no records: no
+                write. It may be called twice.
+            timeout_ms: longest wait of the caller; 0 or less for the default. A decision that still
+                waits then is dropped; one in progress is completed.
             placed: see `Decision`; not called if `decide` raises.
 
         Returns:
-            The decision's response, after its records are committed and subscribers know. If the
-            caller is cancelled, a decision that was begun is carried through all the same.
+            The decision's response, after its records are committed and subscribers have the image.
+            If the caller is cancelled, a decision in progress is completed all the same.
 
         Raises:
-            KafkaError: whatever `decide` raises, or the records cannot be written; nothing was.
-            NotControllerError: another node takes decisions, or nobody.
-            DecisionTimedOut: it took too long; it may be carried out or not.
+            KafkaError: from `decide`, or the records cannot be written; nothing was.
+            NotControllerError: another node takes decisions, or none.
+            DecisionTimedOut: the time is over; the decision may be carried out or not.
             MetadataUnavailable: the log cannot take records.
         """
         return await self._submit(decide, timeout_ms=timeout_ms, placed=placed)
@@ -489,7 +490,7 @@ class MetadataNode:
     # -- snapshots and the end ------------------------------------------------------------------
 
     async def snapshot(self) -> SnapshotId | None:
-        """Make a snapshot of the current image now; None if it could not be written."""
+        """Make a snapshot of the current image now; None if it cannot be written."""
         made: asyncio.Future[SnapshotId | None] = asyncio.get_running_loop().create_future()
 
         def done(snapshot_id: SnapshotId | None) -> None:
@@ -500,13 +501,14 @@ class MetadataNode:
         return await made
 
     async def close(self) -> None:
-        """Finish what is under way, hand the lead over, then let go of the log.
+        """Finish the work in progress, hand over leadership, then release the log.
 
-        Further decisions are refused. Fine to call if `open` or `start` failed or never came.
+        Further decisions are refused. May be called if `open` or `start` failed or was never
+        called.
 
         Raises:
-            MetadataUnavailable: something under way did not end in time, or the disk failed; the
-                log is left as it is, as after a kill.
+            MetadataUnavailable: the work did not end in time, or the disk failed; the log is left
+                as after a kill.
         """
         if self._is_closed:
             return

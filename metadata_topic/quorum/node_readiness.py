@@ -1,4 +1,4 @@
-"""Whether a metadata node is ready, for coroutines that wait for it."""
+"""Readiness of a metadata node, for coroutines that wait for it."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,17 +10,17 @@ from metadata_topic.raft.roles import Role
 
 
 class NodeReadiness:
-    """A node is ready once it has caught up, and, where it leads, takes decisions."""
+    """A node is ready once it has caught up and, if it leads, takes decisions."""
 
     def __init__(self, replica: MetadataReplica) -> None:
-        """Look at `replica`, which tells of changes with `look`."""
+        """Begin with a replica that calls `look` after each change."""
         self._replica = replica
         self._waiting: set[asyncio.Future[None]] = set()
         replica.controller.watch(self)
 
     @property
     def is_ready(self) -> bool:
-        """See the class; a sole voter is not ready before it leads."""
+        """Whether the node is ready; a sole voter is ready once it leads."""
         replica = self._replica
         is_sole = replica.opened.plan.membership is Membership.SOLE_VOTER
         if is_sole or replica.driver.core.role is Role.LEADER:
@@ -29,10 +29,10 @@ class NodeReadiness:
 
     @property
     def _has_caught_up(self) -> bool:
-        """Whether another leads and everything it calls committed is in the image.
+        """Whether another node leads, and the image has all records that it reported as committed.
 
-        One that has resigned still names itself as the leader: who leads now is not known to it.
-        The end of a fetched snapshot is committed, and says nothing of what is behind it.
+        A node that has resigned still names itself as the leader: it does not have the new one. The
+        end of a fetched snapshot is committed, but more may be committed behind it.
         """
         replica, core = self._replica, self._replica.driver.core
         told = core.replica.leader_high_watermark
@@ -47,12 +47,15 @@ class NodeReadiness:
         """Wait until the node is ready.
 
         Args:
-            check_open: raises once it will never be.
+            check_open: raises once the node will never be ready.
         """
         await self.wait_for(lambda: self.is_ready, check_open)
 
     async def wait_for(self, holds: Callable[[], bool], check_open: Callable[[], None]) -> None:
-        """Wait until `holds`, which is asked after each image and each change of role."""
+        """Wait until `holds` returns True.
+
+        It is called after each image and each change of role.
+        """
         while not holds():
             check_open()
             changed = asyncio.get_running_loop().create_future()
@@ -63,14 +66,14 @@ class NodeReadiness:
                 self._waiting.discard(changed)
 
     def look(self) -> None:
-        """Something has changed: those who wait look again."""
+        """Let the waiting coroutines check again after a change."""
         for changed in self._waiting:
             if not changed.done():
                 changed.set_result(None)
 
     def on_active(self, _image: MetadataImage) -> None:
-        """This node takes decisions from now on."""
+        """Take the begin of this node's decisions."""
         self.look()
 
     def on_inactive(self) -> None:
-        """This node takes no more decisions."""
+        """Take the end of this node's decisions."""

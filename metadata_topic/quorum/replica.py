@@ -8,9 +8,9 @@
 
 On the event loop's thread only and without asyncio: the simulator runs the same code.
 
-What comes of a commit goes one way: the high watermark moves, the loader reads up to it and
-publishes an image, subscribers hear of it, and only then the controller answers. Whatever breaks on
-the way ends the node: it would show a cluster that does not exist.
+A commit has one path: the high watermark moves, the loader reads up to it and publishes an image,
+subscribers get the image, and only then the controller answers. A failure on this path ends the
+node: it would show a cluster that does not exist.
 """
 
 import logging
@@ -59,25 +59,25 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 SNAPSHOT_CHECK_MS: Final = 60_000
-"""So often a node looks whether a snapshot is due by time."""
+"""Interval of checks for a snapshot due by time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaWorld:
-    """What a node of the quorum stands on.
+    """Settings and ports of a node of the quorum.
 
     Attributes:
         cluster_id: of this cluster.
-        raft: settings of the core; whom to ask is taken from the plan of the start.
+        raft: settings of the core; addresses come from the plan of the start.
         controller: settings of the active controller.
         log: of the metadata log: when a snapshot is due, and what is kept.
         session_timeout_ms: `broker.session.timeout.ms`.
         own_broker_id: the broker in this process, None without one.
         transport: to the other nodes.
-        on_role: told after each change of role, epoch or leader.
-        on_applied: told after each image, when subscribers and waiting callers know of it.
-        on_failure: told once, when the node cannot continue.
-        before_install: called on a thread before a fetched snapshot takes the place of the log.
+        on_role: called after each change of role, epoch or leader.
+        on_applied: called after each image, when subscribers and waiting callers have it.
+        on_failure: called once if the node cannot continue.
+        before_install: called on a thread before a fetched snapshot replaces the log.
     """
 
     cluster_id: str
@@ -95,7 +95,7 @@ class ReplicaWorld:
 
 
 class _LeadersLog:
-    """The log as the active controller writes it."""
+    """The log, as the active controller writes it."""
 
     def __init__(self, driver: RaftDriver, opened: OpenReplica) -> None:
         self._driver, self._log = driver, opened.log
@@ -114,20 +114,20 @@ class _LeadersLog:
 
 
 class MetadataReplica:
-    """See the module.
+    """One node of the quorum, without asyncio; on the loop's thread.
 
     Attributes:
-        opened: what the start has found.
+        opened: result of the start.
         driver: of the Raft core.
         controller: takes decisions while this node leads.
-        brokers: registrations and heartbeats by the active controller's side.
+        brokers: registrations and heartbeats, at the active controller.
         snapshotter: makes snapshots here.
-        failure: what ended the node; None while it is well.
+        failure: error that ended the node; None while it runs.
         controller_problem: why this controller never leads; empty if it may.
     """
 
     def __init__(self, opened: OpenReplica, world: ReplicaWorld) -> None:
-        """Put the parts together; nothing happens before `start`."""
+        """Connect the parts; no effect before `start`."""
         self.opened = opened
         self.failure: BaseException | None = None
         self.controller_problem = ""
@@ -189,12 +189,12 @@ class MetadataReplica:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest committed metadata that were published here."""
+        """The newest committed image published here."""
         return self._loader.image
 
     @property
     def applied_end(self) -> int:
-        """Everything below (exclusive) is in the image, or in an open metadata transaction."""
+        """End (exclusive) of the records in the image or in an open metadata transaction."""
         return self._loader.end_offset
 
     @property
@@ -228,7 +228,7 @@ class MetadataReplica:
     # -- lifecycle -------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take part in the quorum."""
+        """Join the quorum."""
         self.controller.on_applied(self._loader.image, self._loader.end_offset)
         started = self.opened.started
         kraft_version = started.history[-1][1].kraft_version
@@ -241,10 +241,10 @@ class MetadataReplica:
         )
 
     def close(self, done: Callable[[], None]) -> None:
-        """Hand the lead over, finish what is under way on the disk, let go of the log.
+        """Hand over leadership, finish work in progress on the disk, release the log.
 
-        Callers that wait for decisions hear that this is no controller any more. After a failure
-        the log is left as it is, as after a kill.
+        Callers with pending decisions get NotControllerError. After a failure the log is left as
+        after a kill.
         """
         self._stop_timer()
         self.controller.close()
@@ -272,7 +272,7 @@ class MetadataReplica:
         closing.add_done_callback(lambda _: ports.scheduler.call_soon(closed))
 
     def fail(self, error: BaseException) -> None:
-        """End the node where it is; the log is left as after a kill."""
+        """Stop the node at once; the log is left as after a kill."""
         if self.failure is not None:
             return
         self.failure = error
@@ -284,25 +284,25 @@ class MetadataReplica:
         self.controller.close()
         self._world.on_failure(error)
 
-    # -- what others ask ------------------------------------------------------------------------
+    # -- for other parts of the process ----------------------------------------------------------
 
     def receive(self, request: Request, respond: Respondent) -> None:
         """Take a request of another replica; `respond` is called at most once, perhaps at once."""
         self.driver.receive(request, respond)
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call `subscriber(image, delta)` for each image that differs from the one before.
+        """Call `subscriber(image, delta)` for each image with changes.
 
         It must be quick; an error in it ends the node.
         """
         self._loader.subscribe(subscriber)
 
     def drop_removed(self, topic_ids: Iterable[bytes]) -> None:
-        """See `MetadataLoader.drop_removed`."""
+        """Take ids off this node's list of removed tiered topics, as `MetadataLoader` does."""
         self._loader.drop_removed(topic_ids)
 
     def snapshot(self, done: Done) -> None:
-        """Make a snapshot of the newest image now; see `Snapshotter.make`."""
+        """Make a snapshot of the newest image now, as `Snapshotter.make`."""
         self.snapshotter.make(self.image, done)
 
     def submit(
@@ -314,37 +314,37 @@ class MetadataReplica:
         placed: Callable[[int], None] = ignore_place,
         is_own: bool = False,
     ) -> None:
-        """Take a decision, if this is the active controller; see `ControllerLoop.submit`."""
+        """Take a decision if this is the active controller, as `ControllerLoop.submit`."""
         self.controller.submit(decide, done, timeout_ms=timeout_ms, placed=placed, is_own=is_own)
 
-    # -- what the driver tells ------------------------------------------------------------------
+    # -- events of the driver --------------------------------------------------------------------
 
     def on_role(self, change: RoleChanged) -> None:
-        """Role, epoch or leader are others now."""
+        """Take a change of role, epoch or leader."""
         self.controller.on_role(change)
         self.snapshotter.on_role(leads=change.role is Role.LEADER)
         self._world.on_role(change)
 
     def on_append_awaited(self) -> None:
-        """Control records are to be appended, between two decisions."""
+        """Append control records between two decisions."""
         self.controller.when_quiet(self.driver.grant_append)
 
     def on_high_watermark(self, offset: int) -> None:
-        """Everything below `offset` (exclusive) is committed and may be applied."""
+        """Take the high watermark: everything below `offset` (exclusive) may be applied."""
         self.controller.on_committed(offset)
         self._loader.on_high_watermark(offset)
 
     def on_snapshot_installed(self, event: SnapshotInstalled) -> None:
-        """A fetched snapshot stands for everything that was applied before."""
+        """Take a fetched snapshot that replaces everything applied so far."""
         self.snapshotter.on_installed(event.snapshot.id)
         self._loader.on_snapshot_installed(event.snapshot.id)
 
     def on_leader_log_start(self, offset: int) -> None:
-        """The leader's log starts at `offset`."""
+        """Take the start of the leader's log."""
         self.snapshotter.on_leader_log_start(offset)
 
     def on_failure(self, error: BaseException) -> None:
-        """The driver cannot continue."""
+        """Take the failure of the driver."""
         self.fail(error)
 
     def _applied(self, applied: Applied) -> None:
@@ -355,7 +355,7 @@ class MetadataReplica:
         self.snapshotter.note_applied(applied.image, applied.size_bytes)
 
     def _look_at_features(self, image: MetadataImage) -> None:
-        """Before the controller hears of the image: it must not begin a term then."""
+        """Check features before the controller gets the image: it must not begin a term then."""
         problem = controller_problem(image, self.kraft_version)
         if problem == self.controller_problem:
             return

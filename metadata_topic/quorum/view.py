@@ -1,4 +1,4 @@
-"""What a controller can say about its quorum, as DescribeQuorum and DescribeCluster ask it."""
+"""A controller's view of its quorum, for DescribeQuorum and DescribeCluster."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from metadata_topic.raft.voters import ReplicaKey, VoterEndpoint
 
 @dataclass(frozen=True, slots=True)
 class ReplicaProgress:
-    """How far one replica is, by what its Fetches told the leader.
+    """Progress of one replica, from its Fetches to the leader.
 
     Attributes:
-        log_end_offset: first offset that it has not (exclusive end); -1 unknown.
-        last_fetch_ms: wall clock of its last Fetch; the leader's own is now; -1 never.
-        last_caught_up_ms: wall clock when it last had all that the leader had; -1 never.
+        log_end_offset: first offset that it does not have (exclusive end); -1 unknown.
+        last_fetch_ms: wall clock of its last Fetch; now for the leader itself; -1 never.
+        last_caught_up_ms: wall clock when it last had all records of the leader; -1 never.
     """
 
     key: ReplicaKey
@@ -24,7 +24,7 @@ class ReplicaProgress:
 
 @dataclass(frozen=True, slots=True)
 class ControllerNode:
-    """A controller and where it listens."""
+    """A controller and its endpoints."""
 
     id: int
     endpoints: tuple[VoterEndpoint, ...]
@@ -36,17 +36,17 @@ class QuorumView:
 
     Attributes:
         epoch: this replica's.
-        leader_id: who leads the epoch, -1 if not known.
-        leader: where the leader listens, None if not known.
-        leader_answered_ms: when a leader last answered a Fetch of this replica, by the monotonic
-            clock; now where this replica leads; -1 never.
+        leader_id: leader of the epoch, -1 if unknown.
+        leader: address of the leader, None if unknown.
+        leader_answered_ms: time of a leader's last answer to a Fetch of this replica, by the
+            monotonic clock; now if this replica leads; -1 never.
         is_leader: this replica leads.
-        high_watermark: as this replica knows it, at most its log's end; -1 unknown, and on a leader
+        high_watermark: as this replica has it, at most its log's end; -1 unknown, also on a leader
             until a record of its epoch is committed.
-        leader_high_watermark: the highest that a leader named to this replica; -1 none.
-        voters: by rising id; only a leader knows their progress.
-        observers: replicas without a vote that fetched lately.
-        nodes: the controllers that may vote; the static voters, or those of the voter set.
+        leader_high_watermark: the highest that a leader sent to this replica; -1 none.
+        voters: by rising id; only a leader has their progress.
+        observers: replicas without a vote that fetched recently.
+        nodes: static voters, or those of the voter set.
     """
 
     epoch: int
@@ -62,5 +62,5 @@ class QuorumView:
 
     @property
     def standing(self) -> Standing:
-        """What every answer of the quorum says."""
+        """Epoch and leader, as in every answer of the quorum."""
         return Standing(self.epoch, self.leader_id, self.leader)

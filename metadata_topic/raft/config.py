@@ -8,7 +8,7 @@ from metadata_topic.raft.voters import VoterEndpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftConfig:
-    """Typed view.
+    """Settings of one replica.
 
     Attributes:
         can_vote: this node is a controller; a broker's replica only observes.
@@ -17,19 +17,18 @@ class RaftConfig:
         election_backoff_max_ms: `controller.quorum.election.backoff.max.ms`.
         request_timeout_ms: `controller.quorum.request.timeout.ms`.
         retry_backoff_ms: `controller.quorum.retry.backoff.ms`.
-        fetch_max_wait_ms: how long a leader may keep our Fetch.
-        fetch_max_bytes: of records in an answer we ask for (8 MiB in Kafka).
+        fetch_max_wait_ms: longest wait of our Fetch at the leader.
+        fetch_max_bytes: limit of records in an answer (8 MiB in Kafka).
         snapshot_max_bytes: `controller.quorum.fetch.snapshot.max.bytes`, of a chunk.
-        bootstrap: whom to ask for the leader beside the voters that are known; ids -1.
-        static_nodes: where the static voters of `controller.quorum.voters` listen; a dynamic
-            quorum has its addresses in the voter set.
-        listener_name: the first of `controller.listener.names`: of a voter with several listeners
-            in the voter set the one of this name is asked.
-        endpoints: where this controller listens, as the voter set should have it; empty: it does
-            not care.
+        bootstrap: nodes to ask for the leader besides the known voters; ids -1.
+        static_nodes: addresses of the static voters in `controller.quorum.voters`; a dynamic quorum
+            has its addresses in the voter set.
+        listener_name: the first of `controller.listener.names`: of several listeners of a voter in
+            the voter set, requests go to this one.
+        endpoints: this controller's listeners, for its entry in the voter set; empty: no update.
         joins: `controller.quorum.auto.join.enable`: a controller without a vote asks for one.
-        close_timeout_ms: how long a closing leader waits for the others to hear of it; then it
-            stays until another stands, for `election_backoff_max_ms` at most.
+        close_timeout_ms: how long a closing leader waits until the others have its resignation;
+            then it stays until another stands, for `election_backoff_max_ms` at most.
     """
 
     can_vote: bool = True

@@ -4,11 +4,11 @@
     effects = core.step(Started(...), now_ms)      # always the first
     effects = core.step(event, now_ms)
 
-Deterministic and pure: no disk, clock, rng, threads or log. What takes time comes back as an
-event; random numbers come in with events.
+Deterministic and pure: no disk, clock, rng, threads or log. Results of slow work come back as
+events; random numbers come in with events.
 
-Each step takes one event, then looks what is due in the role that results. The rules are in
-`voting`, `following` and `leading`; the state that they share is in `replica`.
+Each step takes one event, then runs what is due in the resulting role. The rules are in `voting`,
+`following` and `leading`; their shared state is in `replica`.
 
 Source: KIP-595, KIP-630, KIP-853 (directory ids, voters in the log), KIP-996 (pre-vote).
 """
@@ -86,7 +86,7 @@ _POLLS_MAX: Final = 10
 
 
 class RaftCore:
-    """See the module."""
+    """One replica; the caller executes the effects of each step in order."""
 
     def __init__(self, key: ReplicaKey, config: RaftConfig) -> None:
         """Make a replica that has not started."""
@@ -103,12 +103,12 @@ class RaftCore:
 
     @property
     def role(self) -> Role:
-        """See the table in `roles`."""
+        """Role, see the table in `roles`."""
         return self.replica.role
 
     @property
     def election(self) -> ElectionState:
-        """Epoch, leader and vote as last asked to persist."""
+        """Epoch, leader and vote of the newest `Persist`."""
         return self.replica.election
 
     @property
@@ -118,7 +118,7 @@ class RaftCore:
 
     @property
     def leader_id(self) -> int | None:
-        """Who leads the current epoch; None if not known."""
+        """Id of the current epoch's leader; None if unknown."""
         return self.replica.election.leader_id
 
     @property
@@ -133,7 +133,7 @@ class RaftCore:
 
     @property
     def voters(self) -> VoterSet:
-        """Who votes by the newest record of the log, committed or not."""
+        """Voters by the newest record of the log, committed or not."""
         return self.replica.voters
 
     @property
@@ -143,17 +143,17 @@ class RaftCore:
 
     @property
     def leadership(self) -> Leader | None:
-        """What the leader knows of the others; None unless leader."""
+        """The leader's state of the other replicas; None unless leader."""
         return self.replica.state if isinstance(self.replica.state, Leader) else None
 
     @property
     def epoch_start_offset(self) -> int | None:
-        """Where this leader's epoch begins in the log; None unless leader."""
+        """First offset of this leader's epoch; None unless leader."""
         return None if self.leadership is None else self.leadership.epoch_start_offset
 
     @property
     def parked_count(self) -> int:
-        """How many Fetches wait."""
+        """Number of waiting Fetches."""
         return 0 if self.leadership is None else len(self.leadership.parked)
 
     # -- steps ----------------------------------------------------------------------------------
@@ -162,11 +162,11 @@ class RaftCore:
         """Take one event.
 
         Args:
-            event: what happened.
+            event: the event.
             now_ms: of a clock that never goes back.
 
         Returns:
-            What is to be done, in this order; see `effects`.
+            Effects to execute, in this order; see `effects`.
         """
         replica = self.replica
         replica.effects = []
@@ -269,7 +269,7 @@ class RaftCore:
         if newest == EPOCH_MAX:
             replica.report(LAST_EPOCH, is_error=True)
         if event.election.epoch < seen:
-            # quorum-state is lost or older than the log; what the log has seen was an epoch too.
+            # quorum-state is lost or older than the log, whose epochs count too.
             replica.persist(ElectionState(seen))
         replica.proven_epoch = replica.epoch
         replica.enter(self._first_state())
@@ -280,7 +280,7 @@ class RaftCore:
         deadline_ms = replica.draw_election_deadline()
         voted = election.voted
         if election.leader_id == key.id:
-            # What it appended may be lost; other records under the same offsets and epoch must
+            # Its appended records may be lost; other records of the same offsets and epoch must
             # never exist.
             others = [i for i in replica.voters.ids if i != key.id]
             return Resigned(deadline_ms, others, ())
@@ -321,7 +321,7 @@ class RaftCore:
         replica = self.replica
         pending = replica.pending.pop(event.number, None)
         if pending is None:
-            return  # of a role or an epoch that is over
+            return  # of an earlier role or epoch
         if isinstance(pending.request, ApiVersionsRequest):
             assert event.response is None or isinstance(event.response, ApiVersionsResponse)
             voter_changes.on_versions(replica, pending, event.response)
@@ -337,7 +337,7 @@ class RaftCore:
             self._dispatch(pending, event.response)
 
     def _is_handled(self, pending: Pending, response: Response) -> bool:
-        """Take what every answer says; True if that was all."""
+        """Process what all answers have in common; True if nothing else is left."""
         replica = self.replica
         error, standing = response.error, response.standing
         if error is ErrorCode.INCONSISTENT_CLUSTER_ID:
@@ -364,15 +364,15 @@ class RaftCore:
         if standing.leader_id >= 0 and isinstance(
             replica.state, Unattached | Prospective | Candidate
         ):
-            # Perhaps the leader is known from quorum-state and only its address is news.
+            # The leader may be known from quorum-state, and only its address is new.
             replica.follow(standing.epoch, standing.leader_id, standing.leader)
         return False
 
     def _look_elsewhere(self, pending: Pending, error: ErrorCode) -> None:
         state = self.replica.state
         if isinstance(state, Follower):
-            state.asks_others = False  # the others know no better: back to the leader
-            is_refused = error is not ErrorCode.NONE  # else it is only late
+            state.asks_others = False  # the others have no newer leader: back to this one
+            is_refused = error is not ErrorCode.NONE  # otherwise it is only behind
             if is_refused and isinstance(pending.request, FetchSnapshotRequest):
                 self.replica.drop_download(state)
 
@@ -380,7 +380,7 @@ class RaftCore:
         replica, to = self.replica, pending.to
         where = f"node {to.id} at {to.host}:{to.port}"
         if isinstance(replica.state, Follower) and replica.state.leader == to:
-            # DIFFERS: Kafka logs it and tries again; KIP-595 wants the node to end.
+            # DIFFERS: Kafka logs it and retries; KIP-595 requires the node to end.
             replica.fail(f"{where}, the elected leader, belongs to another cluster")
             return
         replica.report(f"{where} belongs to another cluster", is_error=True)

@@ -1,4 +1,4 @@
-"""When a replica must be looked at next, if nothing happens before."""
+"""Time of the next step of a replica without events."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ from metadata_topic.raft.role_states import (
 
 
 def next_deadline_ms(replica: Replica) -> int | None:
-    """The earliest time above now at which something becomes due; None if nothing will."""
+    """Return the earliest time above now at which something is due; None if nothing is."""
     times = [t for t in _times(replica) if t is not None and t > replica.now_ms]
     return min(times, default=None)
 

@@ -1,14 +1,14 @@
-"""What a replica of the metadata log wants done.
+"""Effects: work that the core returns to the driver.
 
 The order of a step's effects is part of the contract. Appends, timers, the high watermark and
-changes of the role are carried out before the next effect is looked at, and cannot fail without
-ending the node. The other effects take their time: `Persist`s one after the other in their order;
-beside them, in their order as well, `FlushLog`, `TruncateLog`, `WriteChunk`, `InstallSnapshot` and
-`DropChunks`. Each is answered by the event that it names.
+changes of the role are executed before the next effect, and a failure of one ends the node. Other
+effects take time: `Persist`s run one after the other in their order. Beside them, in their order as
+well, run `FlushLog`, `TruncateLog`, `WriteChunk`, `InstallSnapshot` and `DropChunks`. Each is
+answered by the event that it names.
 
-`after` is the number of the last `Persist` that must be durable before a message leaves; nothing
-else holds a message up. A message with a vote in it waits for the vote, one that only names the
-epoch waits for the epoch.
+`after` is the number of the last `Persist` that must be durable before a message is sent; it waits
+for nothing else. A message with a vote waits for the vote, one that only names the epoch waits for
+the epoch.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Persist:
     """Write quorum-state; answered by `Persisted`.
 
     Attributes:
-        number: rises with each; only the newest of several that wait must be written.
+        number: rises with each; of several waiting ones only the newest must be written.
         kraft_version: decides the version of the file.
         voters: repeated in the file's version 0.
     """
@@ -44,10 +44,10 @@ class Persist:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a request; answered by `Answered`, in `timeout_ms` at the latest.
+    """Send a request; answered by `Answered`, within `timeout_ms`.
 
     Attributes:
-        number: names it; rises with each.
+        number: identifies the request; rises with each.
     """
 
     number: int
@@ -68,15 +68,15 @@ class Respond:
 
 @dataclass(frozen=True, slots=True)
 class RespondRecords:
-    """Answer the Fetch `token` with what lies in the log from `offset` to its end.
+    """Answer the Fetch `token` with records of the log.
 
-    If this replica does not lead `standing.epoch` any more once the bytes are read, the answer is
-    an error instead: the log may hold other records there by now.
+    If this replica no longer leads `standing.epoch` after the bytes are read, the answer is an
+    error instead: the log may have other records there by then.
 
     Attributes:
-        offset: inclusive; the log's end for an answer without records.
-        max_bytes: whole batches up to this, at least one.
-        end_offset: first offset that is not sent (exclusive end).
+        offset: first offset to send (inclusive); the log's end for an answer without records.
+        max_bytes: limit of the whole batches to send; at least one is sent.
+        end_offset: end of the records to send (exclusive).
     """
 
     token: int
@@ -93,7 +93,7 @@ class RespondRecords:
 class RespondChunk:
     """Answer the FetchSnapshot `token` with bytes of a snapshot file.
 
-    If the file is gone by then, the answer is SNAPSHOT_NOT_FOUND.
+    If the file is deleted by then, the answer is SNAPSHOT_NOT_FOUND.
 
     Attributes:
         size_bytes: of the whole file.
@@ -113,8 +113,8 @@ class AppendEpochStart:
     """Append the control batch that opens an epoch: LEADER_CHANGE, perhaps with the voters.
 
     Attributes:
-        base_offset: of the batch, the log's end before it.
-        granting: ids whose votes made the majority.
+        base_offset: of the batch: the log's end before it.
+        granting: ids of the majority's votes.
         with_voters: also KRAFT_VERSION and KRAFT_VOTERS, because the log has none yet and the
             checkpoint of the format step is not replicated, or because the leader has moved.
     """
@@ -135,11 +135,11 @@ class AwaitAppend:
 
 @dataclass(frozen=True, slots=True)
 class AppendVoters:
-    """Append a control batch with the voters that hold from now on: KRAFT_VOTERS.
+    """Append a control batch with the voters that are valid from now on: KRAFT_VOTERS.
 
     Attributes:
-        base_offset: of the batch, the log's end before it.
-        kraft_version: the level that is finalised with them, in a KRAFT_VERSION record before
+        base_offset: of the batch: the log's end before it.
+        kraft_version: the level finalised with them, in a KRAFT_VERSION record before
             KRAFT_VOTERS; None: the level stays.
     """
 
@@ -159,14 +159,14 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class FlushLog:
-    """Make the log durable; answered by `Flushed` with the end that is. One at a time."""
+    """Make the log durable; answered by `Flushed` with the durable end. One at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class TruncateLog:
-    """Drop everything at and after `end_offset`, the note of what was flushed first.
+    """Drop everything at and after `end_offset`; the note of the flushed end is lowered first.
 
-    Answered by `Truncated`. Nothing is appended before.
+    Answered by `Truncated`. No append runs before that.
     """
 
     end_offset: int
@@ -174,10 +174,10 @@ class TruncateLog:
 
 @dataclass(frozen=True, slots=True)
 class WriteChunk:
-    """Write bytes of a snapshot that is being fetched; answered by `ChunkWritten`.
+    """Write bytes of a snapshot being fetched; answered by `ChunkWritten`.
 
     Attributes:
-        position: of the first byte; 0 begins a new file, whatever was fetched before.
+        position: of the first byte; 0 begins a new file and drops the one before.
     """
 
     snapshot_id: SnapshotId
@@ -187,9 +187,9 @@ class WriteChunk:
 
 @dataclass(frozen=True, slots=True)
 class InstallSnapshot:
-    """Check the fetched snapshot whole, give it its name, let the log begin again at its end.
+    """Check the fetched snapshot, give it its name, restart the log at its end.
 
-    Answered by `SnapshotInstalled` or `SnapshotRefused`. Nothing is appended before.
+    Answered by `SnapshotInstalled` or `SnapshotRefused`. No append runs before that.
     """
 
     snapshot_id: SnapshotId
@@ -198,12 +198,12 @@ class InstallSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class DropChunks:
-    """The snapshot that was being fetched is not wanted any more."""
+    """Drop the snapshot being fetched."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoteLeaderLogStart:
-    """The leader's log starts at `offset`: ours may rise as far, to the end of an own snapshot."""
+    """Report the leader's log start: ours may rise as far, to the end of an own snapshot."""
 
     offset: int
 
@@ -217,10 +217,10 @@ class AdvanceHighWatermark:
 
 @dataclass(frozen=True, slots=True)
 class RoleChanged:
-    """Role, epoch or leader are others now.
+    """Role, epoch or leader changed.
 
     Attributes:
-        epoch_start_offset: where this leader's epoch begins in the log; None unless leader.
+        epoch_start_offset: first offset of this leader's epoch; None unless leader.
     """
 
     role: Role
@@ -231,10 +231,10 @@ class RoleChanged:
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Send `Tick` at `deadline_ms`, by the clock of `step`; replaces the one before.
+    """Send `Tick` at `deadline_ms`, by the clock of `step`; replaces the last `WakeAt`.
 
     Attributes:
-        deadline_ms: None: there is nothing to wait for.
+        deadline_ms: None: no `Tick` is needed.
     """
 
     deadline_ms: int | None
@@ -247,7 +247,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Something that a person should know; logged at ERROR or WARNING."""
+    """Text for the operator; logged at ERROR or WARNING."""
 
     text: str
     is_error: bool = False
@@ -255,14 +255,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Fatal:
-    """The node must end: continuing could lose or invent committed records."""
+    """The node must end: otherwise it could lose or invent committed records."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The leadership is handed over or nobody answered in time; the process may end."""
+    """Leadership is handed over, or no voter answered in time; the process may end."""
 
 
 Effect = (

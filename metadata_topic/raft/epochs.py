@@ -1,10 +1,10 @@
-"""Which epochs a replica takes over, and from whom.
+"""Rules for taking over an epoch from another node.
 
-Epochs never fall and are 32-bit numbers, so a single absurd one that is taken over would end
-elections for ever, and so would many small steps, of which thousands fit in a second. So small
-steps are believed up to a bound above the newest epoch in which a leader is known to have worked.
-More is believed only where this replica asked by itself, at an address that the voter set or the
-settings name: whoever reaches the listener can name any voter in a request.
+Epochs never fall and are 32-bit numbers. A single absurd one, or thousands of small steps within
+seconds, would make elections permanently impossible. So small steps are accepted up to a bound
+above the newest epoch in which a leader is known to have worked. A larger step is accepted only in
+an answer from an address in the voter set or the settings: any client of the listener can name any
+voter in a request.
 
 DIFFERS: Kafka takes over every epoch of every request and answer.
 """
@@ -18,18 +18,18 @@ from metadata_topic.raft.replica import Replica
 from metadata_topic.raft.role_states import Follower, Leader
 
 EPOCH_STEP_MAX: Final = 1000
-"""How far requests may raise the epoch above the newest that had a leader, all of them together."""
+"""Bound of all requests together: steps above the newest epoch that had a leader."""
 EPOCH_AFTER_JUMP_MAX: Final = EPOCH_MAX - (1 << 20)
-"""The highest epoch after a larger step: elections must stay possible for long after it."""
+"""Highest epoch after a larger step: elections must stay possible long after it."""
 
 
 def believes_request(replica: Replica, epoch: int, sender_id: int) -> bool:
-    """Whether a request's epoch may be taken over; if not, the voter that it names is asked.
+    """Whether a request's epoch may be taken over; if not, the named voter is asked for its epoch.
 
     Args:
         replica: this one.
         epoch: not below ours.
-        sender_id: who sent the request, by its own words.
+        sender_id: sender of the request, as it names itself.
     """
     if epoch == replica.epoch:
         return True
@@ -65,9 +65,10 @@ def _is_step(replica: Replica, epoch: int) -> bool:
 
 
 def is_disturbing(replica: Replica, epoch: int, sender_id: int) -> bool:
-    """Whether an id outside the known voters would end a leadership that works.
+    """Whether a request would end a working leadership in the name of an id outside the voters.
 
-    Without a working leader it is heard: a record that we have not read may have made it a voter.
+    Without a working leader the request is accepted: a record that this replica lacks may have made
+    the sender a voter.
     """
     if epoch <= replica.epoch or replica.voters.get(sender_id) is not None:
         return False
@@ -78,9 +79,9 @@ def is_disturbing(replica: Replica, epoch: int, sender_id: int) -> bool:
 
 
 def ask_doubted(replica: Replica) -> None:
-    """Ask the voters whose names stood in refused requests for their epoch.
+    """Ask the voters named in refused requests for their epoch.
 
-    By a Fetch as a reader without id: a leader counts it for nothing.
+    It sends a Fetch of a reader without id, which has no effect on a leader.
     """
     for voter_id in sorted(replica.doubted):
         node = replica.node_of(voter_id)

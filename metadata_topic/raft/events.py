@@ -1,7 +1,7 @@
-"""What happens to a replica of the metadata log.
+"""Events of a replica of the metadata log.
 
-Random numbers come in with the events that may need one: `random` is drawn from [0, 1) by the
-caller. Results of effects carry what the effect carried, so that a late one can be told apart.
+Random numbers come in with the events that may need one: the caller draws `random` from [0, 1).
+Results of effects carry the fields of the effect, so that late ones are recognised.
 """
 
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from metadata_topic.raft.voters import ReplicaKey
 from runtime.health_reasons import HealthReason
 
 EPOCH_MAX: Final = 2**31 - 2
-"""The highest epoch that is ever proposed, taken over or persisted."""
+"""Highest epoch that is ever proposed, taken over or persisted."""
 LAST_EPOCH: Final = HealthReason.LAST_EPOCH.line(epoch=EPOCH_MAX)
-"""What a person is told of a quorum that is in it."""
+"""The health reason of a quorum in that epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElectionState:
-    """What `quorum-state` remembers over restarts.
+    """Content of `quorum-state`, which is kept across restarts.
 
     Attributes:
         epoch: the highest epoch seen, at most `EPOCH_MAX`; 0 before the first election.
-        leader_id: who leads it, None if not known.
-        voted: whom this replica voted for in it.
+        leader_id: leader of that epoch, None if unknown.
+        voted: candidate that this replica voted for in it.
     """
 
     epoch: int = 0
@@ -36,17 +36,17 @@ class ElectionState:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The process is up and has read its disk.
+    """The process has started and has read its disk.
 
     Attributes:
         election: content of quorum-state; the default if there is none.
-        seen_epoch: the highest of anything on the disk, also of what is damaged or was cut.
+        seen_epoch: highest epoch on the disk, also in damaged or cut parts.
         start_offset: of the log.
         end_offset: of the log (exclusive); all of it is flushed.
         epochs: (epoch, first offset) of the log's epochs from its start on, by rising offset.
-        snapshots: complete ones, oldest first; 0-0 of the format step among them.
-        history: (first offset after the batch that said it, facts), by rising offset, at least
-            one; the first is what the newest snapshot or the configuration says.
+        snapshots: complete ones, oldest first, including 0-0 of the format step.
+        history: (first offset after the batch, its facts), by rising offset, at least one entry;
+            the first has the facts of the newest snapshot or of the configuration.
         is_able_to_lead: see `AbleToLead`.
     """
 
@@ -63,17 +63,17 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed; due at the deadline of the last `WakeAt`, harmless at any other time."""
+    """The deadline of the last `WakeAt` has come; harmless at any other time."""
 
     random: float
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request came.
+    """A request arrived.
 
     Attributes:
-        token: names the request in the effect that answers it; never used twice in an incarnation.
+        token: identifies the request in the effect that answers it; unique in an incarnation.
     """
 
     token: int
@@ -83,7 +83,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer came, or will never come.
+    """A request was answered, or will not be.
 
     Attributes:
         number: of the `Send`.
@@ -97,11 +97,11 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """The active controller wants these batches appended.
+    """The active controller has batches to append.
 
     Attributes:
         epoch: the one in which it is active.
-        batches: in order; the first begins at the log's end, or nothing is appended.
+        batches: in order; nothing is appended unless the first begins at the log's end.
         data: their bytes.
     """
 
@@ -112,10 +112,10 @@ class Proposed:
 
 @dataclass(frozen=True, slots=True)
 class AppendGranted:
-    """Nothing that the active controller decided waits to be appended: control records may be.
+    """The active controller has no proposal in preparation: control records may be appended.
 
-    Answers `AwaitAppend`, also much later or in another role; nothing is appended between the two
-    by anybody else than this replica.
+    Answers `AwaitAppend`, possibly much later or in another role. Between the two only this replica
+    appends.
     """
 
 
@@ -128,26 +128,26 @@ class Persisted:
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """The log is durable up to `end_offset` (exclusive), as `FlushLog` asked."""
+    """The log is durable up to `end_offset` (exclusive); answers `FlushLog`."""
 
     end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentFull:
-    """The log's newest segment is full: the next one begins once all of it is flushed."""
+    """The log's newest segment is full; the next one begins once it is flushed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """`TruncateLog` is done: the log ends at `end_offset` (exclusive), durably."""
+    """The log ends at `end_offset` (exclusive), durably; answers `TruncateLog`."""
 
     end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkWritten:
-    """`WriteChunk` is done: the snapshot that is being fetched has bytes up to `position`."""
+    """The snapshot being fetched has bytes up to `position`; answers `WriteChunk`."""
 
     snapshot_id: SnapshotId
     position: int
@@ -155,10 +155,10 @@ class ChunkWritten:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInstalled:
-    """`InstallSnapshot` is done: the snapshot is durable, and the log begins at its end.
+    """The snapshot is durable, and the log begins at its end; answers `InstallSnapshot`.
 
     Attributes:
-        facts: what the snapshot says about the quorum.
+        facts: quorum facts in the snapshot.
     """
 
     snapshot: SnapshotFile
@@ -167,24 +167,24 @@ class SnapshotInstalled:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRefused:
-    """`InstallSnapshot` found the fetched bytes damaged and dropped them."""
+    """The fetched bytes were damaged and are dropped; answers `InstallSnapshot`."""
 
     snapshot_id: SnapshotId
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotWritten:
-    """This node has made a snapshot of its own."""
+    """This node has written a snapshot of its own."""
 
     snapshot: SnapshotFile
 
 
 @dataclass(frozen=True, slots=True)
 class LogStartRaised:
-    """The log now starts at `start_offset`, the end of the oldest snapshot that is left.
+    """The log now starts at `start_offset`, the end of the oldest snapshot left.
 
     Attributes:
-        snapshots: those that are left, oldest first.
+        snapshots: those left, oldest first.
     """
 
     start_offset: int
@@ -193,16 +193,16 @@ class LogStartRaised:
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """The controller on this node cannot continue as the active one: somebody else must lead."""
+    """This node's controller cannot continue as the active one; another node must lead."""
 
     random: float
 
 
 @dataclass(frozen=True, slots=True)
 class AbleToLead:
-    """Whether the controller on this node could be the active one.
+    """Whether this node's controller can be the active one.
 
-    One that could not neither stands nor continues leading. It votes and fetches as ever.
+    If it cannot, the replica neither stands nor continues to lead; it votes and fetches as before.
     """
 
     is_able: bool
@@ -211,7 +211,7 @@ class AbleToLead:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """The process is about to end in an orderly way; `Closed` says when it may."""
+    """The process is in controlled shutdown; `Closed` allows it to end."""
 
     random: float
 

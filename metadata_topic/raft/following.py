@@ -1,6 +1,6 @@
-"""What a replica does that does not lead: finds the leader, fetches its log or its snapshot.
+"""A replica that does not lead: finds the leader, fetches its log or its snapshot.
 
-One request is under way at a time, so an answer always belongs to the log as it is.
+One request is in progress at a time, so an answer always applies to the present log.
 
 Source: KIP-595 (Fetch), KIP-630 (FetchSnapshot); rules of Kafka 4.3.
 """
@@ -46,7 +46,7 @@ from metadata_topic.raft.role_states import (
 
 
 def poll_follower(replica: Replica, state: Follower) -> bool:
-    """Stand if the leader is lost, else fetch; returns whether the role changed."""
+    """Stand if the leader is lost, otherwise fetch; returns whether the role changed."""
     if replica.closing_deadline_ms is not None:
         return False
     if replica.is_sole and not state.hears_leader(replica.now_ms):
@@ -79,7 +79,7 @@ def poll_follower(replica: Replica, state: Follower) -> bool:
 
 
 def on_voter_response(replica: Replica, pending: Pending, response: VoterResponse) -> None:
-    """The leader has taken what this replica says of itself, or asks for it again."""
+    """Take the leader's answer about this voter; after an error the request is repeated."""
     state = replica.state
     if response.error is not ErrorCode.NONE:
         replica.back_off(pending.to)
@@ -92,9 +92,9 @@ def _may_ask_for_voters(replica: Replica, state: Follower) -> bool:
 
 
 def is_able_to_fetch(replica: Replica) -> bool:
-    """Whether the log may be shown: a voter's, or a controller's, only once it is flushed.
+    """Whether the log's end may be sent: for voters and controllers only once it is flushed.
 
-    A broker's is flushed when a segment is full, and when it makes a snapshot.
+    A broker's log is flushed when a segment is full, and before a snapshot.
     """
     if replica.busy:
         return False
@@ -106,7 +106,7 @@ def is_able_to_fetch(replica: Replica) -> bool:
 
 
 def ask_anybody(replica: Replica, but: Follower | None = None) -> None:
-    """Ask one of the others who leads, by a Fetch that it will answer if it leads itself."""
+    """Send a Fetch to one of the other controllers to find the leader."""
     if replica.pending or replica.closing_deadline_ms is not None:
         return
     node = replica.next_to_ask(None if but is None else but.leader)
@@ -138,7 +138,7 @@ def _fetch_snapshot(replica: Replica, download: Download) -> FetchSnapshotReques
 
 
 def poll_unattached_asks(replica: Replica, state: Unattached) -> None:
-    """Look for a leader while waiting for the election timeout."""
+    """Look for a leader during the election timeout."""
     if not replica.is_sole and state is replica.state:
         ask_anybody(replica)
 
@@ -147,13 +147,13 @@ def poll_unattached_asks(replica: Replica, state: Unattached) -> None:
 
 
 def on_fetch_failure(replica: Replica, pending: Pending) -> None:
-    """No answer came: turn from the leader to the others, or back to it."""
+    """Take a missing answer: turn from the leader to the others, or back to it."""
     if isinstance(replica.state, Follower):
         replica.state.asks_others = pending.to == replica.state.leader
 
 
 def on_fetch_response(replica: Replica, pending: Pending, response: FetchResponse) -> None:
-    """Take what a Fetch brought; the caller has looked at the epoch and the leader."""
+    """Take the answer to a Fetch; the caller has checked epoch and leader."""
     state, request = replica.state, pending.request
     if not isinstance(state, Follower):
         replica.back_off(pending.to)
@@ -194,14 +194,14 @@ def _leader_answered(
 
 
 def raise_high_watermark(replica: Replica, offset: int) -> None:
-    """Take over what is committed; it never falls."""
+    """Take over a high watermark; it never falls."""
     if offset > replica.high_watermark:
         replica.high_watermark = offset
         replica.do(AdvanceHighWatermark(offset))
 
 
 def _append(replica: Replica, response: FetchResponse) -> bool:
-    """Append what came; False if nothing good did although something came."""
+    """Append the fetched batches; False if the answer had records but no sound batch."""
     end, epoch = replica.log.end_offset, replica.log.last_epoch
     for batch in response.batches:
         if batch.base_offset != end or not epoch <= batch.epoch <= replica.epoch:
@@ -226,9 +226,9 @@ def _append(replica: Replica, response: FetchResponse) -> bool:
 
 
 def _known_committed(replica: Replica) -> int:
-    """Up to where (exclusive) the log is known to be committed: a snapshot holds nothing else.
+    """End (exclusive) of the records known to be committed, including all in snapshots.
 
-    After a start the high watermark is unknown, while the newest snapshot has an end.
+    After a start the high watermark is unknown, but the newest snapshot has an end.
     """
     log = replica.log
     newest = 0 if log.newest_snapshot is None else log.newest_snapshot.id.end_offset
@@ -236,7 +236,7 @@ def _known_committed(replica: Replica) -> int:
 
 
 def _cut(replica: Replica, diverging: EpochEnd) -> None:
-    """Cut our log where it stops agreeing with the leader's."""
+    """Cut our log at the offset where it diverges from the leader's."""
     log = replica.log
     ours = log.end_of(diverging.epoch)
     end = ours.end_offset
@@ -263,7 +263,7 @@ def _cut(replica: Replica, diverging: EpochEnd) -> None:
 
 
 def on_truncated(replica: Replica, event: Truncated) -> None:
-    """The log is cut, durably."""
+    """Take the end of a durable truncation."""
     assert event.end_offset == replica.log.end_offset
     replica.busy = False
     replica.log.flushed_end = replica.log.end_offset
@@ -286,7 +286,7 @@ def _begin_download(replica: Replica, state: Follower, snapshot_id: SnapshotId) 
 def on_fetch_snapshot_response(
     replica: Replica, pending: Pending, response: FetchSnapshotResponse
 ) -> None:
-    """Take a chunk; what does not fit leads back to Fetch or changes nothing."""
+    """Take a chunk; one that does not fit is ignored, or the download is dropped."""
     state = replica.state
     if not isinstance(state, Follower):
         return
@@ -321,7 +321,7 @@ def on_fetch_snapshot_response(
 
 
 def on_chunk_written(replica: Replica, event: ChunkWritten) -> None:
-    """Ask for the next chunk, or install what is whole."""
+    """Fetch the next chunk, or install the complete snapshot."""
     if replica.stale_chunks:
         replica.stale_chunks -= 1
         return
@@ -339,7 +339,7 @@ def on_chunk_written(replica: Replica, event: ChunkWritten) -> None:
 
 
 def on_snapshot_installed(replica: Replica, event: SnapshotInstalled) -> None:
-    """The snapshot stands for all that the log held."""
+    """Take a snapshot that replaces the content of the log."""
     end = event.snapshot.id.end_offset
     facts = event.facts
     if facts.kraft_version == 0:
@@ -350,19 +350,19 @@ def on_snapshot_installed(replica: Replica, event: SnapshotInstalled) -> None:
     raise_high_watermark(replica, end)
     elected = replica.state
     if isinstance(elected, Prospective | Candidate) and elected.tally.voters != replica.voters.ids:
-        elected.tally = Tally(replica.voters, replica.key)  # these are asked, all of them
+        elected.tally = Tally(replica.voters, replica.key)  # a new election among these voters
     _keep_waiting(replica)
 
 
 def on_snapshot_refused(replica: Replica, event: SnapshotRefused) -> None:
-    """What was fetched is damaged: fetch it again."""
+    """Fetch a damaged snapshot again."""
     replica.busy = False
     replica.report(f"fetched snapshot {event.snapshot_id} is damaged, fetched again", is_error=True)
     _keep_waiting(replica)
 
 
 def _keep_waiting(replica: Replica) -> None:
-    """The leader could not be asked meanwhile: that was not its fault."""
+    """Give the leader a new fetch timeout, because no request went to it meanwhile."""
     state = replica.state
     if isinstance(state, Follower) and not state.leader_resigned:
         state.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms

@@ -1,4 +1,4 @@
-"""What a leader does: answers fetches, finds what is committed, keeps or gives up its place.
+"""A leader: answers fetches, advances the high watermark, keeps or gives up leadership.
 
 Source: KIP-595 (Fetch, BeginQuorumEpoch, leader progress timeout), KIP-630 (snapshots), KIP-836
 (times of replicas); rules of Kafka 4.3.
@@ -35,16 +35,16 @@ from metadata_topic.raft.role_states import Candidate, Leader, ReplicaProgress, 
 from metadata_topic.raft.voters import ReplicaKey, majority_offset
 
 OBSERVER_SESSION_MS: Final = 5 * 60 * 1000
-"""How long an observer that fetches no more is remembered."""
+"""Time after its last fetch for which an observer is kept."""
 OBSERVERS_MAX: Final = 2000
 PARKED_MAX: Final = 2000
 
 
-# -- taking and giving up the place -----------------------------------------------------------
+# -- taking and giving up leadership ----------------------------------------------------------
 
 
 def take_lead(replica: Replica, granting: tuple[int, ...]) -> None:
-    """Become leader, which is durable by now, and open the epoch in the log."""
+    """Lead: the vote state is durable; open the epoch in the log."""
     log, facts = replica.log, replica.history.latest
     base = log.end_offset
     voters = replica.voters_with_own_report()
@@ -73,7 +73,7 @@ def take_lead(replica: Replica, granting: tuple[int, ...]) -> None:
 
 
 def append(replica: Replica, batch: BatchFacts) -> None:
-    """Take note of a batch that goes into the log."""
+    """Record a batch that goes into the log."""
     replica.log.append(batch.epoch, batch.base_offset, batch.end_offset)
     replica.history.note(batch)
     if isinstance(replica.state, Leader):
@@ -81,7 +81,7 @@ def append(replica: Replica, batch: BatchFacts) -> None:
 
 
 def on_proposed(replica: Replica, event: Proposed) -> None:
-    """Append what the active controller decided."""
+    """Append batches of the active controller."""
     state = replica.state
     is_ours = isinstance(state, Leader) and event.epoch == replica.epoch
     begins_at = event.batches[0].base_offset if event.batches else -1
@@ -95,10 +95,10 @@ def on_proposed(replica: Replica, event: Proposed) -> None:
 
 
 def resign(replica: Replica, state: Leader) -> None:
-    """Give the place up in favour of the others, the most complete first.
+    """Give up leadership in favour of the others, the most complete first.
 
-    Among equals the next id comes first, after the highest the lowest: so leaders that cannot
-    continue come round to one that can, instead of naming each other for ever.
+    Among equals the next id comes first, and the lowest after the highest. So leaders that cannot
+    continue reach one that can, instead of naming each other without end.
     """
     me = replica.key.id
     others = sorted(
@@ -114,12 +114,13 @@ def resign(replica: Replica, state: Leader) -> None:
 
 
 def poll_leader(replica: Replica, state: Leader) -> bool:
-    """Look whether the majority is there, call voters that do not fetch, answer what waited."""
+    """Check for a majority, send BeginQuorumEpoch where due, answer parked Fetches."""
     if not replica.is_able_to_lead:
         resign(replica, state)
         return True
     if not replica.is_voter and replica.history.latest_end <= state.high_watermark:
-        # Before that it leads without counting itself: the others may not have what removes it.
+        # Until then it leads without counting itself: the others may lack the record that removes
+        # it.
         replica.report(f"epoch {replica.epoch} is given up: this node is no voter any more")
         resign(replica, state)
         return True
@@ -134,12 +135,12 @@ def poll_leader(replica: Replica, state: Leader) -> bool:
 
 
 def check_quorum_ms(replica: Replica) -> int:
-    """So long a majority may be silent."""
+    """Longest silence of a majority before the leader resigns."""
     return replica.config.fetch_timeout_ms * 3 // 2
 
 
 def majority_until_ms(replica: Replica, state: Leader) -> int | None:
-    """Until when enough voters have fetched lately; None: it needs no others."""
+    """Return when the majority's last fetches expire; None if it needs no other voter."""
     needed = replica.voters.majority - (1 if replica.voters.has(replica.key) else 0)
     if needed <= 0:
         return None
@@ -154,7 +155,10 @@ def majority_until_ms(replica: Replica, state: Leader) -> int | None:
 
 
 def has_majority(replica: Replica, state: Leader) -> bool:
-    """Whether a majority of the voters has fetched lately, this leader counted if it votes."""
+    """Whether a majority of the voters has fetched recently.
+
+    Counts this leader if it is a voter.
+    """
     until_ms = majority_until_ms(replica, state)
     return until_ms is None or replica.now_ms < until_ms
 
@@ -172,16 +176,16 @@ def _call_voters(replica: Replica, state: Leader) -> None:
 
 
 def begin_due_ms(progress: ReplicaProgress, half_ms: int) -> int:
-    """When BeginQuorumEpoch is due to a voter: half a fetch timeout after the last sign."""
+    """Time when BeginQuorumEpoch is due: half a fetch timeout after the voter's last contact."""
     signs = [t for t in (progress.last_fetch_ms, progress.begin_sent_ms) if t is not None]
     return max(signs) + half_ms if signs else 0
 
 
-# -- what is committed ------------------------------------------------------------------------
+# -- the high watermark -----------------------------------------------------------------------
 
 
 def update_high_watermark(replica: Replica, state: Leader) -> None:
-    """Commit what a majority of the voters has flushed, once a record of this epoch is in it."""
+    """Commit what a majority of voters has flushed, once that includes a record of this epoch."""
     ends = []
     for voter in replica.voters.voters:
         if voter.key.id == replica.key.id:
@@ -201,7 +205,7 @@ def update_high_watermark(replica: Replica, state: Leader) -> None:
 
 
 def follow_voters(replica: Replica, state: Leader) -> None:
-    """Count for voters those who are, by the newest record of the log, and nobody else."""
+    """Count as voters exactly those in the newest record of the log."""
     heard = {_heard(key, progress): progress for key, progress in state.voters.items()}
     known = {**state.observers, **heard}
     others = [one.key for one in replica.voters.voters if one.key.id != replica.key.id]
@@ -211,16 +215,16 @@ def follow_voters(replica: Replica, state: Leader) -> None:
 
 
 def _heard(key: ReplicaKey, progress: ReplicaProgress) -> ReplicaKey:
-    """A voter with the directory that fetches for it: a static one is known without."""
+    """Key of a voter, with the directory that fetches for it if it is a static one."""
     return key if key.directory_id != ZERO_UUID else ReplicaKey(key.id, progress.directory_id)
 
 
 def _progress_of(replica: Replica, state: Leader, key: ReplicaKey) -> ReplicaProgress | None:
-    """Where the progress of a replica is kept; None for one without id."""
+    """Find the progress entry of a replica; None for one without id."""
     if key.id < 0 or key.id == replica.key.id:
         return None
     for voter, progress in state.voters.items():
-        # A static voter is known without its directory; another directory is another replica.
+        # A static voter has no directory id here; another directory is another replica.
         if voter.id == key.id and replica.voters.has(key):
             if _speaks(replica, state, progress, key):
                 return progress
@@ -229,15 +233,15 @@ def _progress_of(replica: Replica, state: Leader, key: ReplicaKey) -> ReplicaPro
     if known is None and len(state.observers) < OBSERVERS_MAX:
         known = ReplicaProgress()
     if known is not None:
-        state.observers[key] = known  # the last one: it fetches now
+        state.observers[key] = known  # the last entry, since it fetches now
     return known
 
 
 def _speaks(replica: Replica, state: Leader, progress: ReplicaProgress, key: ReplicaKey) -> bool:
-    """Whether a replica speaks for the static voter of its id: of two at a time only the first.
+    """Whether a replica counts for the static voter of its id: of two directories only the first.
 
-    Both counted as one voter, a majority of voters would not be a majority of disks. A directory
-    that is silent for a fetch timeout is lost: the voter has a new one.
+    If both counted as one voter, a majority of voters would not be a majority of disks. A directory
+    without a fetch for one fetch timeout is taken as lost: the voter has a new one.
     """
     mine, known = key.directory_id, progress.directory_id
     if mine in (known, ZERO_UUID):
@@ -280,7 +284,7 @@ def _note_fetch(replica: Replica, state: Leader, request: FetchRequest) -> None:
 
 
 def _note_loss(replica: Replica, progress: ReplicaProgress, request: FetchRequest) -> None:
-    """A log that was longer in this epoch has lost its disk; what is committed stays so."""
+    """Report a voter whose log was longer before: it lost its disk. Commits stay valid."""
     if request.offset < progress.end_offset and replica.voters.has(request.replica):
         replica.report(
             f"voter {request.replica.id} fetches from offset {request.offset} and had flushed up "
@@ -292,7 +296,7 @@ def _note_loss(replica: Replica, progress: ReplicaProgress, request: FetchReques
 
 
 def leader_error(replica: Replica, epoch: int) -> ErrorCode | None:
-    """Why a request to the leader of `epoch` is not served here; None if it is."""
+    """Error of a request to the leader of `epoch`; None if this replica is that leader."""
     if epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > replica.epoch:
@@ -335,10 +339,12 @@ def on_fetch_request(replica: Replica, token: int, request: FetchRequest) -> Non
 def where_to_continue(
     log: LogView, offset: int, last_fetched_epoch: int
 ) -> SnapshotId | EpochEnd | None:
-    """What a replica with this log end must do before it can have records; None: nothing.
+    """Return what a replica with this log end must do before it can fetch records.
+
+    None: nothing.
 
     Returns:
-        The snapshot that it must fetch, or where its log must be cut.
+        The snapshot to fetch, or the end to cut the log to.
     """
     newest, oldest = log.newest_snapshot, log.oldest_snapshot
     if newest is not None and oldest is not None:
@@ -353,7 +359,7 @@ def where_to_continue(
         if at_start:
             return None
     if offset == log.start_offset == 0:
-        return None  # nothing before it could differ, whatever the epoch
+        return None  # no records before it, so they cannot differ in any epoch
     end = log.end_of(last_fetched_epoch)
     if end.epoch != last_fetched_epoch or end.end_offset < offset:
         return end
@@ -379,7 +385,7 @@ def _note_contact(replica: Replica, state: Leader, key: ReplicaKey) -> None:
 
 
 def _note_redirected(replica: Replica, state: Leader, request: FetchRequest) -> None:
-    """What this replica had of the log may be gone: it counts for nothing until it fetches on."""
+    """Reset the replica's end, since its log may shrink, until it fetches records."""
     _note_contact(replica, state, request.replica)
     progress = _progress_of(replica, state, request.replica)
     if progress is not None:
@@ -407,7 +413,7 @@ def _answer(replica: Replica, state: Leader, token: int, request: FetchRequest) 
 
 
 def _unpark(replica: Replica, state: Leader, key: ReplicaKey) -> None:
-    """A replica asks again: nobody waits for its older question any more."""
+    """Answer a replica's older Fetch at its new one: it no longer waits for the first."""
     parked = state.parked.take_of(key)
     if parked is not None:
         _answer(replica, state, parked.token, parked.request)
@@ -417,7 +423,7 @@ def _answer_parked(replica: Replica, state: Leader) -> None:
     due = state.parked.take_due(replica.now_ms)
     if state.must_look:
         state.must_look = False
-        # The voters first: what is committed waits for them.
+        # The voters first: commits wait for them.
         ids = {key.id for key in state.voters}
         due += state.parked.take(
             lambda parked: _has_news(replica, state, parked.request), first=ids
@@ -465,5 +471,5 @@ def on_fetch_snapshot_request(replica: Replica, token: int, request: FetchSnapsh
 
 
 def win(replica: Replica, state: Candidate) -> None:
-    """The majority's leader state is durable: lead."""
+    """Lead, once the leader state of the elected candidate is durable."""
     take_lead(replica, tuple(sorted(state.tally.granted)))

@@ -1,4 +1,4 @@
-"""The shape of a replica's log, as the core knows it: ends, epochs and snapshots, no records.
+"""The core's view of a log: ends, epochs and snapshots, without records.
 
 Source: KIP-595 (divergence by epoch), KIP-630 (when a snapshot is sent instead).
 """
@@ -19,7 +19,7 @@ class SnapshotFile:
 
 
 class LogView:
-    """See the module; changed by the core alone.
+    """Ends, epochs and snapshots of one log; changed by the core only.
 
     Attributes:
         start_offset: first offset still in the log.
@@ -37,7 +37,7 @@ class LogView:
         epochs: Sequence[tuple[int, int]],
         snapshots: Sequence[SnapshotFile],
     ) -> None:
-        """Take what is on disk; all of it is durable.
+        """Take the state on disk; all of it is durable.
 
         Args:
             start_offset: of the log.
@@ -52,7 +52,7 @@ class LogView:
         self.snapshots = self._at_or_above_start(snapshots)
 
     def _at_or_above_start(self, snapshots: Sequence[SnapshotFile]) -> tuple[SnapshotFile, ...]:
-        """Leave out what a deletion has not come to yet: the oldest says what precedes the log."""
+        """Leave out snapshots whose deletion is unfinished: the oldest one precedes the log."""
         return tuple(one for one in snapshots if one.id.end_offset >= self.start_offset)
 
     @property
@@ -62,14 +62,14 @@ class LogView:
 
     @property
     def newest_snapshot(self) -> SnapshotFile | None:
-        """The newest that may be sent; None if there is only that of the format step."""
+        """The newest snapshot to send; None if only that of the format step exists."""
         if self.snapshots and self.snapshots[-1].id != BOOTSTRAP_ID:
             return self.snapshots[-1]
         return None
 
     @property
     def oldest_snapshot(self) -> SnapshotFile | None:
-        """The oldest that may be sent; None if there is only that of the format step."""
+        """The oldest snapshot to send; None if only that of the format step exists."""
         for snapshot in self.snapshots:
             if snapshot.id != BOOTSTRAP_ID:
                 return snapshot
@@ -77,7 +77,7 @@ class LogView:
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record, in log or snapshot; 0 if there never was one."""
+        """Epoch of the last record, in log or snapshot; 0 without records."""
         if self._epochs and self._starts[-1] < self.end_offset:
             return self._epochs[-1]
         for epoch, start in zip(reversed(self._epochs), reversed(self._starts), strict=True):
@@ -87,14 +87,14 @@ class LogView:
         return 0 if snapshot is None else snapshot.id.epoch
 
     def is_behind(self, last_epoch: int, end_offset: int) -> bool:
-        """Whether a log that ends with (`last_epoch`, `end_offset`) is at least as new as this."""
+        """Whether a log with this end is at least as new as this one."""
         return (last_epoch, end_offset) >= (self.last_epoch, self.end_offset)
 
     def end_of(self, epoch: int) -> EpochEnd:
-        """Where `epoch` ends here: the largest epoch not above it, and that one's end.
+        """Return the largest epoch not above `epoch` in this log, and its end.
 
-        Below everything in the log the oldest snapshot's epoch and the log start are the answer;
-        without a snapshot (0, log start).
+        For an epoch below all of the log: the oldest snapshot's epoch and the log start; without a
+        snapshot (0, log start).
         """
         index = bisect_right(self._epochs, epoch) - 1
         if index < 0:
@@ -106,7 +106,7 @@ class LogView:
         return EpochEnd(self._epochs[index], end)
 
     def append(self, epoch: int, base_offset: int, end_offset: int) -> None:
-        """Take a batch at the log's end."""
+        """Add a batch at the log's end."""
         assert base_offset == self.end_offset, f"batch at {base_offset}, end {self.end_offset}"
         assert end_offset > base_offset
         if not self._epochs or self._epochs[-1] != epoch:
@@ -116,7 +116,7 @@ class LogView:
         self.end_offset = end_offset
 
     def truncate_to(self, end_offset: int) -> None:
-        """Drop what lies at and after `end_offset`."""
+        """Drop everything at and after `end_offset`."""
         self.end_offset = min(self.end_offset, end_offset)
         self.flushed_end = min(self.flushed_end, end_offset)
         while self._starts and self._starts[-1] >= end_offset:
@@ -124,7 +124,7 @@ class LogView:
             self._epochs.pop()
 
     def restart_at(self, snapshot: SnapshotFile) -> None:
-        """Drop everything, older snapshots too: `snapshot` stands for all that was."""
+        """Drop everything, older snapshots too: `snapshot` replaces it."""
         end = snapshot.id.end_offset
         self.start_offset = self.end_offset = self.flushed_end = end
         self._epochs, self._starts = [], []
@@ -132,12 +132,12 @@ class LogView:
         self.snapshots = self._at_or_above_start(self.snapshots)
 
     def add_snapshot(self, snapshot: SnapshotFile) -> None:
-        """Take a new complete snapshot."""
+        """Add a new complete snapshot."""
         others = [one for one in self.snapshots if one.id != snapshot.id]
         self.snapshots = tuple(sorted([*others, snapshot], key=lambda one: one.id))
 
     def raise_start(self, start_offset: int, snapshots: Sequence[SnapshotFile]) -> None:
-        """Forget what lies wholly below `start_offset`."""
+        """Drop epochs and snapshots wholly below `start_offset`."""
         assert self.start_offset <= start_offset <= self.end_offset
         self.start_offset = start_offset
         self.snapshots = self._at_or_above_start(snapshots)
@@ -147,7 +147,7 @@ class LogView:
             self._starts[0] = start_offset
 
     def snapshot(self, snapshot_id: SnapshotId) -> SnapshotFile | None:
-        """The snapshot of that id, None if it is not here."""
+        """Return the snapshot of an id, None if it is missing."""
         for snapshot in self.snapshots:
             if snapshot.id == snapshot_id:
                 return snapshot

@@ -1,7 +1,7 @@
-"""What replicas of the metadata log say to each other, without the wire's versions.
+"""Messages between replicas of the metadata log, independent of wire versions.
 
-The adapter of the wire (`quorum/rpc`) refuses what concerns another cluster, another topic or
-several partitions before the core sees it; so these messages are about the one partition there is.
+The wire adapter (`quorum/wire`) refuses requests about another cluster, another topic or several
+partitions before the core gets them. So these messages are about the only partition.
 
 Offsets called `end` are exclusive. Source: KIP-595, KIP-630, KIP-853 (directory ids), KIP-996
 (pre-vote), KIP-1166 (the asker's high watermark).
@@ -16,33 +16,33 @@ from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
 SUFFIX: Final = ".checkpoint"
 
 NOBODY: Final = -1
-"""A replica id where none is known."""
+"""Replica id for an unknown replica."""
 ANY_REPLICA: Final = ReplicaKey(NOBODY)
-"""An addressee that the sender did not name."""
+"""Addressee in a request that names none."""
 UNKNOWN_HIGH_WATERMARK: Final = -1
 IGNORES_HIGH_WATERMARK: Final = 2**63 - 1
-"""The high watermark in a Fetch whose sender is not to be woken when it moves."""
+"""High watermark in a Fetch that must not be answered early when it moves."""
 
 
 class SnapshotId(NamedTuple):
-    """Which snapshot: the first offset not in it (exclusive end) and the epoch before that."""
+    """Id of a snapshot: first offset not in it (exclusive end), and the epoch before that."""
 
     end_offset: int
     epoch: int
 
     @property
     def file_name(self) -> str:
-        """Its file's name."""
+        """Name of its file."""
         return f"{self.end_offset:020d}-{self.epoch:010d}{SUFFIX}"
 
 
 BOOTSTRAP_ID: Final = SnapshotId(0, 0)
-"""The one of the format step; it is never sent."""
+"""Id of the format step's checkpoint, which is never sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Whom to send to, and where it listens.
+    """Id and address of a node.
 
     Attributes:
         id: -1 for a bootstrap server, whose id is not known.
@@ -55,13 +55,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
-    """May `candidate` lead (pre-vote: could it lead) `epoch`?
+    """A candidate asks for a vote in `epoch` (pre-vote: whether it would get one).
 
     Attributes:
-        epoch: a pre-vote has the asker's own epoch, a vote the one it stands in.
-        voter: whom it is meant for.
-        last_epoch: of the asker's last record, in log or snapshot.
-        end_offset: of the asker's log.
+        epoch: of a pre-vote the candidate's present epoch, of a vote the one it stands in.
+        voter: the addressee.
+        last_epoch: of the candidate's last record, in log or snapshot.
+        end_offset: of the candidate's log.
     """
 
     epoch: int
@@ -77,8 +77,8 @@ class BeginQuorumEpochRequest:
     """`leader_id` leads `epoch`.
 
     Attributes:
-        voter: whom it is meant for.
-        leader: where to fetch from; None where the sender's version does not say.
+        voter: the addressee.
+        leader: its address; None if the sender's version has no such field.
     """
 
     epoch: int
@@ -89,7 +89,7 @@ class BeginQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True)
 class EndQuorumEpochRequest:
-    """`leader_id` leads `epoch` no longer.
+    """`leader_id` no longer leads `epoch`.
 
     Attributes:
         successors: voters by descending log end.
@@ -104,16 +104,16 @@ class EndQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """Send what follows my log.
+    """A replica asks for the records after its log.
 
     Attributes:
-        replica: the asker; id -1 for a reader without id.
-        epoch: the one in which the asker takes the addressee for the leader.
-        offset: the asker's log end, all before it is flushed there.
-        last_fetched_epoch: of the asker's last record, in log or snapshot.
-        high_watermark: the asker's; -1 unknown, see also IGNORES_HIGH_WATERMARK.
-        max_wait_ms: how long the answer may wait for something new.
-        max_bytes: of records; one batch is sent however large it is.
+        replica: the sender; id -1 for a reader without id.
+        epoch: the sender's; in it the sender takes the addressee for the leader.
+        offset: the sender's log end; everything before it is flushed there.
+        last_fetched_epoch: of the sender's last record, in log or snapshot.
+        high_watermark: the sender's; -1 unknown, see also IGNORES_HIGH_WATERMARK.
+        max_wait_ms: longest wait of the answer for new records.
+        max_bytes: of records; a single batch of any size is sent.
     """
 
     replica: ReplicaKey
@@ -127,7 +127,7 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchSnapshotRequest:
-    """Send the bytes of a snapshot from `position` on.
+    """A replica asks for the bytes of a snapshot from `position` on.
 
     Attributes:
         epoch: as in FetchRequest.
@@ -147,17 +147,17 @@ LogRequest = (
     | FetchRequest
     | FetchSnapshotRequest
 )
-"""What names the one partition of the metadata log on the wire."""
+"""Requests about the only partition of the metadata log."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddVoterRequest:
-    """Let a controller vote that observes until now (KIP-853).
+    """Make an observing controller a voter (KIP-853).
 
     Attributes:
-        epoch: the one in which the asker takes the addressee for the leader.
-        voter: which kraft.version it can do the leader asks it.
-        waits_for_commit: the answer does; else it comes once the change is in the leader's log.
+        epoch: in it the sender takes the addressee for the leader.
+        voter: the leader asks it for its kraft.version range.
+        waits_for_commit: answer after the commit; otherwise once the leader has appended it.
     """
 
     epoch: int
@@ -167,7 +167,7 @@ class AddVoterRequest:
 
 @dataclass(frozen=True, slots=True)
 class RemoveVoterRequest:
-    """Let a voter vote no more; `epoch` as in AddVoterRequest."""
+    """Remove a voter; `epoch` as in AddVoterRequest."""
 
     epoch: int
     key: ReplicaKey
@@ -175,7 +175,7 @@ class RemoveVoterRequest:
 
 @dataclass(frozen=True, slots=True)
 class UpdateVoterRequest:
-    """This voter, known by its key, listens there and can do that; `epoch` as in AddVoterRequest.
+    """Update a voter's endpoints and kraft.version range, by key; `epoch` as in AddVoterRequest.
 
     The answer does not wait for the commit.
     """
@@ -191,7 +191,7 @@ VoterRequest = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
 class UpgradeKraftVersionRequest:
     """Finalise kraft.version `level`, which puts the static voters into the log.
 
-    It comes from the active controller of this very node (UpdateFeatures), never over the wire.
+    Sent by the active controller of this node (UpdateFeatures), never over the wire.
 
     Attributes:
         epoch: as in AddVoterRequest.
@@ -204,30 +204,30 @@ class UpgradeKraftVersionRequest:
 
 
 ChangeRequest = VoterRequest | UpgradeKraftVersionRequest
-"""What changes the voters; one at a time."""
+"""Requests that change the voters; one at a time."""
 
 Request = LogRequest | ChangeRequest
 
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionsRequest:
-    """Which kraft.version can `voter` do? Only asked of others; any node answers it by itself."""
+    """Ask a node for its kraft.version range; it answers without its core."""
 
     voter: ReplicaKey
 
 
 Question = LogRequest | VoterRequest | ApiVersionsRequest
-"""What a replica asks another one."""
+"""Requests that a replica sends to another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What every answer says about the answering replica.
+    """Epoch and leader in every answer of a replica.
 
     Attributes:
-        epoch: its epoch.
-        leader_id: who leads it, -1 if not known.
-        leader: where the leader listens, None if not known.
+        epoch: of the replica.
+        leader_id: leader of that epoch, -1 if unknown.
+        leader: address of the leader, None if unknown.
     """
 
     epoch: int
@@ -262,7 +262,7 @@ class EndQuorumEpochResponse:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """Where an epoch ended in the leader's log.
+    """End of an epoch in the leader's log.
 
     Attributes:
         end_offset: first offset after the epoch (exclusive end).
@@ -274,12 +274,12 @@ class EpochEnd:
 
 @dataclass(frozen=True, slots=True)
 class BatchFacts:
-    """What the core needs of a batch; its bytes travel beside.
+    """The core's view of a batch, without its bytes.
 
     Attributes:
         end_offset: first offset after it (exclusive end).
-        kraft_version: what a KRAFT_VERSION record in it says; None without one.
-        voters: what a KRAFT_VOTERS record in it says; None without one.
+        kraft_version: from a KRAFT_VERSION record in it; None without one.
+        voters: from a KRAFT_VOTERS record in it; None without one.
     """
 
     base_offset: int
@@ -296,11 +296,12 @@ class FetchResponse:
     Attributes:
         high_watermark: the leader's; -1 unknown.
         log_start_offset: the leader's; -1 unknown.
-        diverging: the asker's log is not the leader's from here on, it must be cut.
-        snapshot_id: the asker must fetch this snapshot first.
+        diverging: the follower's log differs from the leader's after this and must be cut.
+        snapshot_id: the follower must fetch this snapshot first.
         batches: facts of the sound batches in `data`, in order.
-        data: their bytes, back to back.
-        fault: why not all that came is in `data`: the batch after it is damaged; None if all is.
+        data: their bytes, contiguous.
+        fault: why `data` is only a part of the records received: a damaged batch; None if it is
+            all of them.
     """
 
     error: ErrorCode
@@ -320,7 +321,7 @@ class FetchSnapshotResponse:
 
     Attributes:
         size_bytes: of the whole snapshot.
-        data: what lies at `position`; batches may be cut anywhere.
+        data: bytes from `position` on; batches may be cut anywhere.
     """
 
     error: ErrorCode
@@ -346,7 +347,7 @@ class VoterResponse:
     """Answer to a ChangeRequest.
 
     Attributes:
-        text: why it is refused; empty where the code says it.
+        text: reason of a refusal; empty if the code is enough.
     """
 
     error: ErrorCode
@@ -362,7 +363,7 @@ class ApiVersionsResponse:
     """Answer to an ApiVersionsRequest.
 
     Attributes:
-        kraft_versions: lowest and highest, both inclusive; None: it knows no such feature.
+        kraft_versions: lowest and highest, both inclusive; None: the node lacks the feature.
     """
 
     error: ErrorCode
@@ -370,4 +371,4 @@ class ApiVersionsResponse:
 
 
 Reply = Response | ApiVersionsResponse
-"""What a replica is answered."""
+"""Answers that a replica gets."""

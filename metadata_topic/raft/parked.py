@@ -1,8 +1,7 @@
-"""Fetches that wait at a leader for something new.
+"""Fetches that wait at a leader for new records.
 
-There may be thousands, and each request, tick and flush is a step of the core. So nothing here but
-`every` and `take` walks through all of them: what a replica asked before is found by its key, what
-is due next by a heap.
+There may be thousands, and each request, tick and flush is a step of the core. So only `every` and
+`take` iterate over all of them: a replica's Fetch is found by its key, the next deadline by a heap.
 """
 
 from collections.abc import Callable, Container, Iterator
@@ -14,12 +13,12 @@ from metadata_topic.raft.messages import FetchRequest
 from metadata_topic.raft.voters import ReplicaKey
 
 _LEFT_MAX: Final = 64
-"""Deadlines of answered ones that may stay in the heap, besides as many as wait."""
+"""Deadlines of answered Fetches that may stay in the heap, besides as many as wait."""
 
 
 @dataclass(slots=True)
 class Parked:
-    """A Fetch that waits for something new."""
+    """A Fetch that waits for new records."""
 
     token: int
     request: FetchRequest
@@ -27,7 +26,7 @@ class Parked:
 
 
 class ParkedFetches:
-    """See the module; oldest first."""
+    """Waiting Fetches, oldest first."""
 
     __slots__ = ("_by_token", "_deadlines", "_token_of")
 
@@ -37,15 +36,15 @@ class ParkedFetches:
         self._deadlines: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Number of waiting Fetches."""
         return len(self._by_token)
 
     def every(self) -> Iterator[Parked]:
-        """All that wait."""
+        """Iterate over all, oldest first."""
         return iter(self._by_token.values())
 
     def add(self, parked: Parked) -> None:
-        """Let one wait; what its replica asked before is taken out by then."""
+        """Add a Fetch; the caller has removed an older one of the same replica."""
         self._by_token[parked.token] = parked
         if parked.request.replica.id >= 0:
             self._token_of[parked.request.replica] = parked.token
@@ -56,12 +55,12 @@ class ParkedFetches:
             heappush(self._deadlines, (parked.deadline_ms, parked.token))
 
     def take_of(self, key: ReplicaKey) -> Parked | None:
-        """Take out what a replica has asked, if that waits."""
+        """Remove and return a replica's Fetch, if one waits."""
         token = self._token_of.get(key)
         return None if token is None else self._take(token)
 
     def take(self, is_wanted: Callable[[Parked], bool], first: Container[int]) -> list[Parked]:
-        """Take out all that are wanted, those of the replica ids in `first` before the others."""
+        """Remove and return all wanted ones, those of replica ids in `first` before the others."""
         wanted = [one for one in self._by_token.values() if is_wanted(one)]
         for parked in wanted:
             self._take(parked.token)
@@ -69,14 +68,14 @@ class ParkedFetches:
         return wanted
 
     def take_due(self, now_ms: int) -> list[Parked]:
-        """Take out those whose time is over."""
+        """Remove and return those whose deadline has passed."""
         due = []
         while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
             due.append(self._take(heappop(self._deadlines)[1]))
         return due
 
     def next_deadline_ms(self) -> int | None:
-        """When the next one's time is over; None if none waits."""
+        """Return the next deadline; None if no Fetch waits."""
         while self._deadlines and self._deadlines[0][1] not in self._by_token:
             heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None

@@ -1,9 +1,9 @@
-"""The state of one replica and the changes that every part of the core makes through it.
+"""State of one replica, and the changes to it that all parts of the core make.
 
 Invariants kept here:
 - the epoch never falls, and a vote never changes within an epoch;
-- every change of epoch, leader or vote is a `Persist`, and what is sent afterwards names the one
-  that it depends on;
+- every change of epoch, leader or vote is a `Persist`, and later messages name the one that they
+  depend on;
 - a role is left and entered only by the table in `roles`.
 """
 
@@ -66,34 +66,34 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A request that waits for its answer."""
+    """A request without an answer yet."""
 
     to: Node
     request: Question
 
 
 class Replica:
-    """See the module.
+    """State of one replica.
 
     Attributes:
         now_ms: time of the step.
         random: the newest random number, from [0, 1).
         effects: of the step.
         high_watermark: the known one, at most the end of the log here; never falls.
-        leader_high_watermark: the highest that a leader named in an answer to a Fetch; -1 none.
+        leader_high_watermark: the highest in a leader's answer to a Fetch; -1 none.
         durable: number of the newest `Persist` that is durable.
-        busy: a truncation or an installation of a snapshot is under way: nothing is appended.
-        flushing: a flush is under way.
-        is_segment_full: nothing is fetched before the log is flushed, so that a segment can begin.
-        stale_chunks: so many chunks that come to the disk next are of a download given up.
+        busy: a truncation or an installation of a snapshot is in progress: no appends.
+        flushing: a flush is in progress.
+        is_segment_full: no Fetch is sent before the log is flushed, so that a segment can begin.
+        stale_chunks: number of queued chunk writes that belong to an abandoned download.
         is_able_to_lead: see `AbleToLead`.
-        closing_deadline_ms: when a closing process ends at the latest; None: it is not closing.
-        leader_answered_ms: when a leader last answered a Fetch as such; -1 never.
-        reported_leader: the newest address that others named for the leader of this epoch, and
-            where it was not sought anyway.
-        proven_leader: where the leader of this epoch has answered a Fetch.
-        proven_epoch: the newest in which a leader worked, or that of the start.
-        doubted: voters to be asked for their epoch, after a request in their name was refused.
+        closing_deadline_ms: latest end of a closing process; None: it is not closing.
+        leader_answered_ms: time of the last answer to a Fetch by a leader; -1 never.
+        reported_leader: the newest address that other nodes gave for the leader of this epoch, if
+            it differs from the known one.
+        proven_leader: address at which the leader of this epoch has answered a Fetch.
+        proven_epoch: the newest epoch in which a leader worked, or that of the start.
+        doubted: voters to ask for their epoch, after a request in their name was refused.
         disbelieved: nodes whose epoch was refused with a report.
     """
 
@@ -142,16 +142,16 @@ class Replica:
 
     @property
     def voters(self) -> VoterSet:
-        """Who votes by the newest record of the log, committed or not."""
+        """Voters by the newest record of the log, committed or not."""
         return self.history.latest.voters or NO_VOTERS
 
     @property
     def can_stand(self) -> bool:
         """Whether this replica is a voter that may lead, and an epoch is left to stand in.
 
-        DIFFERS: so does one whose removal it does not know to be committed. The others may not have
-        that, and need its vote, which it cannot give them: its log is ahead of theirs. In Kafka
-        nobody of two voters leads again then (`tests/model/voters`, rule 7).
+        DIFFERS: also a voter whose removal is not known to be committed may stand. The others may
+        lack that record and need its vote, which it cannot give them: its log is ahead of theirs.
+        In Kafka neither of two voters leads again then (`tests/model/voters`, rule 7).
         """
         may_vote = self.is_voter or self._is_removal_open
         return may_vote and self.is_able_to_lead and self.epoch < EPOCH_MAX
@@ -176,7 +176,7 @@ class Replica:
 
     @property
     def last_persist(self) -> int:
-        """Number of the newest `Persist`: what depends on the vote waits for it."""
+        """Number of the newest `Persist`, for messages that depend on the vote."""
         return self._persists
 
     @property
@@ -186,9 +186,9 @@ class Replica:
 
     @property
     def own_voter(self) -> Voter:
-        """This replica as a voter of a quorum that has its voters in the log.
+        """This replica as an entry of a voter set in the log.
 
-        A static voter that does not say where it listens is where the settings say.
+        A static voter without configured endpoints has the address in the settings.
         """
         said, config = self.config.endpoints, self.config
         if not said and self.history.latest.kraft_version == 0:
@@ -200,16 +200,16 @@ class Replica:
         return Voter(self.key, said)
 
     def voters_with_own_report(self) -> VoterSet:
-        """The voters, and of this one where it listens and what it can do, by its own word."""
+        """The voters, with this replica's own endpoints and versions."""
         mine = self.voters.get(self.key.id)
         if mine is None or not self._is_listed_wrong(mine):
             return self.voters
         return self.voters.with_voter(self.own_voter)
 
     def wanted_voters(self) -> VoterRequest | None:
-        """What to ask of the leader, because this replica stands otherwise among the voters.
+        """Request to the leader that corrects this replica's entry in the voter set; None: no need.
 
-        One that joins by itself first has the replica removed that had its id, on another disk: two
+        A replica that joins automatically first removes the voter of its id on another disk: two
         requests, since voters change one at a time.
         """
         mine = self.voters.get(self.key.id)
@@ -225,9 +225,9 @@ class Replica:
 
     @property
     def _must_report(self) -> bool:
-        """Whether a static voter has yet to tell this epoch's leader of itself.
+        """Whether a static voter has yet to report itself to this epoch's leader.
 
-        So that kraft.version can be raised: its directory id stands nowhere else.
+        kraft.version can be raised only after that: its directory id is recorded nowhere else.
         """
         is_static = self.history.latest.kraft_version == 0 and self.config.can_vote
         has_reported = isinstance(self.state, Follower) and self.state.has_reported
@@ -239,9 +239,9 @@ class Replica:
         return is_in_log and bool(said) and not mine.equals_reported(self.own_voter)
 
     def node_of(self, replica_id: int) -> Node | None:
-        """Where a voter listens; None if that is not known.
+        """Return the address of a voter; None if unknown.
 
-        Once the voters stand in the log, the settings' addresses may be old ones.
+        Once the voters are in the log, the addresses in the settings may be old.
         """
         if self.history.latest.kraft_version == 0:
             for node in self.config.static_nodes:
@@ -249,7 +249,7 @@ class Replica:
                     return node
         voter = self.voters.get(replica_id)
         if voter is None and (before := self.history.before_latest) is not None:
-            # It may lead until its removal is committed, and the others have to find it.
+            # A voter may lead until its removal is committed, and the others must find it.
             voter = None if before.voters is None else before.voters.get(replica_id)
         if voter is None or not voter.endpoints:
             return None
@@ -258,7 +258,7 @@ class Replica:
         return Node(replica_id, endpoint.host, endpoint.port)
 
     def standing(self) -> Standing:
-        """What every answer says about this replica."""
+        """Epoch and leader, for every answer."""
         leader_id = self.election.leader_id
         if leader_id is None:
             return Standing(self.epoch)
@@ -269,11 +269,11 @@ class Replica:
     # -- effects --------------------------------------------------------------------------------
 
     def do(self, effect: Effect) -> None:
-        """Want something done."""
+        """Add an effect to this step."""
         self.effects.append(effect)
 
     def report(self, text: str, *, is_error: bool = False) -> None:
-        """Say something that a person should know."""
+        """Add a report for the operator."""
         self.effects.append(Report(text, is_error))
 
     def fail(self, reason: str) -> None:
@@ -281,26 +281,26 @@ class Replica:
         self.effects.append(Fatal(reason))
 
     def respond(self, token: int, response: Response, *, after: int | None = None) -> None:
-        """Answer a request; every answer names the epoch, so it waits for that at least."""
+        """Answer a request; the answer names the epoch, so it waits at least for its `Persist`."""
         self.effects.append(
             Respond(token, response, self._epoch_persist if after is None else after)
         )
 
     def is_ready(self, to: Node) -> bool:
-        """Whether a request may go to a node: none is under way, and its backoff is over."""
+        """Whether a request may go to a node: none is in progress, and its backoff is over."""
         if any(pending.to == to for pending in self.pending.values()):
             return False
         return self.now_ms >= self._retry_at.get(to, 0)
 
     def back_off(self, to: Node) -> None:
-        """Leave a node alone for a while."""
-        if len(self._retry_at) >= _REMEMBERED_MAX:  # others name addresses, as many as they like
+        """Send no request to a node for `retry_backoff_ms`."""
+        if len(self._retry_at) >= _REMEMBERED_MAX:  # other nodes may name any number of addresses
             now_ms = self.now_ms
             self._retry_at = {node: at for node, at in self._retry_at.items() if at > now_ms}
         self._retry_at[to] = self.now_ms + self.config.retry_backoff_ms
 
     def retry_at(self, to: Node) -> int | None:
-        """When a node may be asked again; None while a request to it is under way."""
+        """Return when a node may get a request; None while one is in progress."""
         if any(pending.to == to for pending in self.pending.values()):
             return None
         return self._retry_at.get(to, 0)
@@ -320,7 +320,7 @@ class Replica:
         )
 
     def persist(self, election: ElectionState) -> int:
-        """Make epoch, leader and vote durable; returns the number to wait for."""
+        """Persist epoch, leader and vote; returns the number to wait for."""
         assert self.epoch <= election.epoch <= EPOCH_MAX, f"{election} after {self.election}"
         if election == self.election:
             return self._persists
@@ -336,17 +336,17 @@ class Replica:
         return self._persists
 
     def flush(self) -> None:
-        """Make the log durable, unless that is under way or there is nothing."""
+        """Flush the log, unless that is in progress or needless."""
         if not self.flushing and not self.busy and self.log.flushed_end < self.log.end_offset:
             self.flushing = True
             self.do(FlushLog())
 
-    # -- whom to ask ----------------------------------------------------------------------------
+    # -- other controllers ------------------------------------------------------------------------
 
     def anybody(self) -> list[Node]:
-        """All others that may know the leader: the voters, and the bootstrap servers.
+        """All other nodes that may know the leader: voters and bootstrap servers.
 
-        All voters may have been replaced while this node was away.
+        All voters may have been replaced while this node was down.
         """
         nodes = [self.node_of(i) for i in self.voters.ids if i != self.key.id]
         known = [node for node in nodes if node is not None]
@@ -358,7 +358,7 @@ class Replica:
         return [*known, *others]
 
     def next_to_ask(self, but: Node | None = None) -> Node | None:
-        """One of `anybody`, in turn, that may be asked now; None if there is none.
+        """Return the next of `anybody` that may get a request; None if there is none.
 
         Args:
             but: not this one, if there are others.
@@ -375,22 +375,22 @@ class Replica:
     # -- time -----------------------------------------------------------------------------------
 
     def draw_election_deadline(self) -> int:
-        """A time in [T, 2T) from now, T the election timeout."""
+        """Draw a time in [T, 2T) from now; T is the election timeout."""
         timeout_ms = self.config.election_timeout_ms
         return self.now_ms + timeout_ms + min(int(self.random * timeout_ms), timeout_ms - 1)
 
     def begin_asking_at(self, random: float) -> None:
-        """Let `anybody` be asked from a random one on."""
+        """Set the node of `anybody` that is asked first."""
         self._cursor = int(random * 997)
 
     # -- roles ----------------------------------------------------------------------------------
 
     def become_unattached(self, epoch: int, leader_id: int | None = None) -> None:
-        """Follow nobody, in this epoch or a higher one.
+        """Follow no leader, in this epoch or a higher one.
 
         Args:
             epoch: the new one.
-            leader_id: who leads it, if it is known and only its address is not.
+            leader_id: leader of that epoch, if known without an address.
         """
         state = self.state
         match state:
@@ -406,7 +406,7 @@ class Replica:
         self._enter(Unattached(deadline_ms), ElectionState(epoch, leader_id, voted))
 
     def become_prospective(self) -> None:
-        """Ask whether a candidacy would succeed."""
+        """Start a pre-vote."""
         leader = self.next_address(self.state) if isinstance(self.state, Follower) else None
         tally = Tally(self.voters, self.key)
         self._enter(Prospective(self.draw_election_deadline(), tally, leader), self.election)
@@ -423,7 +423,7 @@ class Replica:
         self._enter(state, ElectionState(epoch, leader.id, voted))
 
     def follower_of(self, leader: Node) -> Follower:
-        """The state in which this replica begins to follow; what it has of the log may be old."""
+        """Return the initial state of a follower; its log may be old."""
         due_ms = self.now_ms + self.config.fetch_timeout_ms
         return Follower(leader, due_ms, voter_request_ms=due_ms)
 
@@ -432,22 +432,22 @@ class Replica:
         self._enter(state, self.election)
 
     def become_resigned(self, state: Resigned) -> None:
-        """Lead no more."""
+        """Lead no longer."""
         self._enter(state, self.election)
 
     def follow(
         self, epoch: int, leader_id: int, leader: Node | None, *, by_leader: bool = False
     ) -> None:
-        """Take over an epoch with its leader, if anything of it is news.
+        """Take over an epoch with its leader, if either is new.
 
         Args:
             epoch: not below ours.
-            leader_id: -1 if not known.
-            leader: where others say that it listens; the settings and the voter set know better.
-            by_leader: the leader itself says so.
+            leader_id: -1 if unknown.
+            leader: address given by others; settings and voter set take precedence.
+            by_leader: sent by the leader itself.
         """
         if leader_id in (NOBODY, self.key.id):
-            # Nobody else can lead by our own id: what we led is over.
+            # No other node can lead by our own id: our own leadership is over.
             if epoch > self.epoch:
                 self.become_unattached(epoch)
             return
@@ -458,7 +458,9 @@ class Replica:
             self._note_reported_leader(leader_id, leader)
             known = self.proven_leader or known
             if by_leader and isinstance(self.state, Prospective) and self.state.leader is not None:
-                known = self.state.leader  # it lives: where it was silent is not asked next
+                known = (
+                    self.state.leader
+                )  # it is alive: return to it before trying its other address
             elif known is None or not self._lacks_leader():
                 return
         if known is None:
@@ -469,21 +471,21 @@ class Replica:
         self._note_reported_leader(leader_id, leader)
 
     def _note_reported_leader(self, leader_id: int, leader: Node | None) -> None:
-        """Remember where others say that the leader listens: it is sought elsewhere without them.
+        """Note an address that others give for the leader, if it differs from the known one.
 
-        Those who know no better would be heard as often as the one who does.
+        Only such an address is new: most nodes repeat the known one.
         """
         if leader not in {None, self._home_of(leader_id)}:
             self.reported_leader = leader
 
     def _home_of(self, leader_id: int) -> Node | None:
-        """Where the leader of this epoch answered; before that, where settings or voter set say."""
+        """Address at which the leader of this epoch answered; before that, the configured one."""
         return self.proven_leader or self.node_of(leader_id)
 
     def _lacks_leader(self) -> bool:
-        """Whether a leader that is known by id would be followed if others named it.
+        """Whether an address given by others makes this replica follow the known leader.
 
-        A follower that lost it asks for pre-votes first: the others may name a dead one.
+        A follower that lost its leader runs a pre-vote first: the address may be of a dead node.
         """
         match self.state:
             case Unattached() | Candidate():
@@ -494,10 +496,10 @@ class Replica:
                 return False
 
     def next_address(self, state: Follower) -> Node:
-        """Where to look for the leader once it was silent for a fetch timeout.
+        """Return the address to try after the leader was silent for a fetch timeout.
 
-        Where it has answered, else where the settings or the voter set say, takes turns with the
-        address that others name: it may have moved since.
+        The known address (proven, or from settings or voter set) alternates with the one that
+        others give: the leader may have moved.
         """
         home = self._home_of(state.leader.id)
         if home is not None and home != state.leader:
@@ -516,22 +518,22 @@ class Replica:
         self.enter(state)
 
     def enter(self, state: RoleState) -> None:
-        """Take a role without asking the table; only at the start."""
+        """Take a role without a check by the table; only at the start."""
         self.state = state
         self.pending.clear()
         start = state.epoch_start_offset if isinstance(state, Leader) else None
         self.do(RoleChanged(self.role, self.epoch, self.election.leader_id, start))
 
     def drop_download(self, state: Follower) -> None:
-        """Give up the snapshot that is being fetched, if one is."""
+        """Abandon the snapshot being fetched, if any."""
         if state.download is not None:
-            # Another download of that snapshot must not take this one's last chunk for its own.
+            # A new download of the same snapshot must not count this one's last chunk as its own.
             self.stale_chunks += state.download.is_writing
             state.download = None
             self.do(DropChunks())
 
     def leave(self, state: RoleState) -> None:
-        """Let go of what belonged to a role; parked Fetches are answered."""
+        """Release the state of a role; parked Fetches are answered."""
         if isinstance(state, Follower):
             self.drop_download(state)
         if isinstance(state, Leader):

@@ -1,4 +1,4 @@
-"""What a replica remembers in each role; gone with the role.
+"""State of a replica in each role; dropped with the role.
 
 Times are milliseconds of the clock of `step`.
 """
@@ -12,16 +12,16 @@ from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
 
 
 class Tally:
-    """Answers of voters to one election."""
+    """Votes in one election."""
 
     __slots__ = ("_needed", "granted", "refused", "voters")
 
     def __init__(self, voters: VoterSet, me: ReplicaKey) -> None:
-        """Begin with our own vote, if we have one.
+        """Begin with our own vote, if we are a voter.
 
         Args:
-            voters: who votes, as the asker knows it.
-            me: the asker.
+            voters: as the candidate has them.
+            me: the candidate.
         """
         self.voters = voters.ids
         self._needed = voters.majority
@@ -30,21 +30,21 @@ class Tally:
 
     @property
     def unanswered(self) -> tuple[int, ...]:
-        """Ids of voters that have not answered, rising."""
+        """Ids of voters without an answer, rising."""
         return tuple(i for i in self.voters if i not in self.granted and i not in self.refused)
 
     @property
     def is_won(self) -> bool:
-        """Whether a majority granted."""
+        """Whether a majority granted its vote."""
         return len(self.granted) >= self._needed
 
     @property
     def is_lost(self) -> bool:
-        """Whether so many refused that no majority can grant."""
+        """Whether too many refused for a majority."""
         return len(self.voters) - len(self.refused) < self._needed
 
     def take(self, voter_id: int, *, granted: bool) -> None:
-        """Take an answer; the first of each voter counts."""
+        """Count an answer; only the first of each voter counts."""
         if voter_id in self.unanswered:
             (self.granted if granted else self.refused).add(voter_id)
 
@@ -58,11 +58,11 @@ class Unattached:
 
 @dataclass(slots=True)
 class Prospective:
-    """Asks for pre-votes.
+    """Runs a pre-vote.
 
     Attributes:
-        leader: of this epoch, to follow again if the pre-vote is lost; None if not known.
-        cannot_ask: a voter knows no pre-vote.
+        leader: of this epoch, to follow again if the pre-vote is lost; None if unknown.
+        cannot_ask: a voter's version has no pre-vote.
     """
 
     election_deadline_ms: int
@@ -73,7 +73,7 @@ class Prospective:
 
 @dataclass(slots=True)
 class Candidate:
-    """Asks for votes.
+    """Stands for election.
 
     Attributes:
         winning: number of the `Persist` that makes it leader once durable; None before a majority.
@@ -92,10 +92,10 @@ class Follower:
         fetch_deadline_ms: when the leader counts as lost.
         has_fetched: the leader has answered a Fetch of ours.
         leader_resigned: the leader sent EndQuorumEpoch.
-        asks_others: the leader did not answer; others are asked who leads until one does.
-        download: the snapshot that is being fetched, None if none is.
-        voter_request_ms: when it may say next that the voters should be others.
-        has_reported: the leader has taken what this static voter says of itself.
+        asks_others: the leader did not answer; others are asked for it until one answers.
+        download: the snapshot being fetched, None if none is.
+        voter_request_ms: earliest time of the next request to change its voter entry.
+        has_reported: the leader has accepted the report of this static voter.
     """
 
     leader: Node
@@ -108,17 +108,17 @@ class Follower:
     has_reported: bool = False
 
     def hears_leader(self, now_ms: int) -> bool:
-        """Whether the leader has answered within the fetch timeout, and does not give up."""
+        """Whether the leader has answered within the fetch timeout, and has not resigned."""
         return self.has_fetched and not self.leader_resigned and now_ms < self.fetch_deadline_ms
 
 
 @dataclass(slots=True)
 class Download:
-    """A snapshot on its way.
+    """A snapshot being fetched.
 
     Attributes:
-        position: bytes that are written.
-        is_writing: a chunk is on its way to the disk.
+        position: bytes written so far.
+        is_writing: a chunk is being written.
     """
 
     snapshot_id: SnapshotId
@@ -129,12 +129,12 @@ class Download:
 
 @dataclass(slots=True)
 class Resigned:
-    """Led this epoch.
+    """Led this epoch before.
 
     Attributes:
         election_deadline_ms: when it becomes unattached in the next epoch.
         unacknowledged: voters that have not answered EndQuorumEpoch yet, rising ids.
-        successors: whom it proposes, best first.
+        successors: proposed to the others, best first.
     """
 
     election_deadline_ms: int
@@ -144,15 +144,15 @@ class Resigned:
 
 @dataclass(slots=True)
 class ReplicaProgress:
-    """What a leader knows of another replica.
+    """A leader's state of another replica.
 
     Attributes:
-        end_offset: first offset it has not flushed (exclusive); -1 unknown.
+        end_offset: first offset it has not flushed (exclusive end); -1 unknown.
         last_fetch_ms: of the last valid Fetch or FetchSnapshot; None before the first.
-        last_caught_up_ms: when it last had all that the leader had; None if never.
+        last_caught_up_ms: when it last had all records of the leader; None if never.
         leader_end_then: the leader's log end at `last_fetch_ms`.
-        begin_sent_ms: when BeginQuorumEpoch went to it last.
-        directory_id: of the replica that speaks for a static voter; zero where none is known.
+        begin_sent_ms: time of the last BeginQuorumEpoch sent to it.
+        directory_id: of the replica that counts for a static voter; zero if unknown.
     """
 
     end_offset: int = -1
@@ -165,14 +165,13 @@ class ReplicaProgress:
 
 @dataclass(slots=True)
 class VoterChange:
-    """The change of the voters that a leader is about to make, or waits to see committed.
+    """A change of the voters, in preparation or waiting for its commit.
 
     Attributes:
-        token: of the request that is answered then.
-        deadline_ms: when it is answered at the latest.
-        voters: what will be appended; None while the new voter is asked which kraft.version it
-            can do.
-        asked: static voters that have not answered yet where they say that they listen.
+        token: of the request to answer.
+        deadline_ms: latest time of the answer.
+        voters: set to append; None while the new voter's kraft.version range is unknown.
+        asked: static voters that have not yet answered at their reported address.
         end_offset: first offset (exclusive end) after its batch; -1 before it is appended.
     """
 
@@ -192,13 +191,12 @@ class Leader:
         epoch_start_offset: of its LEADER_CHANGE batch.
         since_ms: when it became leader.
         voters: progress of the other voters, by their key.
-        observers: progress of all others that fetch; who fetched longest ago comes first.
+        observers: progress of all others that fetch, the longest silent first.
         parked: Fetches that wait.
         high_watermark: of this epoch; -1 until a record of this epoch is on a majority.
         must_look: the log's end or the high watermark moved; parked Fetches may be answered.
-        change: of the voters, one at a time; None where none waits.
-        reported: what static voters have said of themselves in this epoch, by their id; memory
-            only.
+        change: of the voters, one at a time; None if none is pending.
+        reported: reports of static voters in this epoch, by id; in memory only.
     """
 
     epoch_start_offset: int

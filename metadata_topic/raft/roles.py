@@ -1,6 +1,6 @@
-"""What a replica of the metadata log can be, and what it can become.
+"""Roles of a replica of the metadata log, and the transitions between them.
 
-The table is the whole truth: a change that is not in it is a bug here and stops the node.
+The table is complete: any other transition is a bug and stops the node.
 
 Source: KIP-595; KIP-996 for `PROSPECTIVE`, the pre-vote that keeps a partitioned voter from raising
 epochs.
@@ -14,17 +14,17 @@ class Role(Enum):
     """States of a replica within one epoch or on the way to the next."""
 
     UNATTACHED = "unattached"
-    """Follows nobody: knows no leader of its epoch, or not where it listens."""
+    """Follows no leader: none is known in its epoch, or not its address."""
     PROSPECTIVE = "prospective"
-    """Asks whether it would win, without raising the epoch."""
+    """Runs a pre-vote, without raising the epoch."""
     CANDIDATE = "candidate"
-    """Raised the epoch, voted for itself and asks for votes."""
+    """Raised the epoch, voted for itself and stands for election."""
     LEADER = "leader"
     """Won; the only one that appends."""
     FOLLOWER = "follower"
     """Fetches from a leader it knows."""
     RESIGNED = "resigned"
-    """Led this epoch and gives it up: neither votes nor appends in it again."""
+    """Led this epoch and gave up: neither votes nor appends in it again."""
 
 
 TRANSITIONS: Final[dict[Role, dict[Role, str]]] = {
@@ -60,7 +60,7 @@ TRANSITIONS: Final[dict[Role, dict[Role, str]]] = {
         Role.FOLLOWER: "a leader of a higher epoch",
     },
 }
-"""From, to, and why."""
+"""From, to, and cause."""
 
 
 def check_transition(old: Role, new: Role) -> None:

@@ -1,26 +1,26 @@
-"""How a leader changes who votes: by one voter at a time, the next when that is committed.
+"""Changes of the voters by the leader: one voter at a time, the next after the commit of the last.
 
-Two voter sets that differ by one voter have no disjoint majorities, so whoever is elected by
-either of them knows of every commit by the other. For that to hold of all sets in use
+Two voter sets that differ by one voter have no disjoint majorities. So a leader elected by either
+of them has every commit by the other. For that to hold of all sets in use
 
 1. a set differs from the one before by one voter,
-2. it is in force on a replica from the moment in which its record is in the log there,
+2. it is in force on a replica as soon as its record is in the log there,
 3. it is appended only once the set before it is committed, and so is a record of the leader's own
-   epoch: an older leader's record that nobody has seen commit may be continued the others.
+   epoch: an uncommitted record of an older leader may be replaced.
 
-A truncation takes back what it cuts off (`voter_history`). The record is appended between two
-decisions of the active controller, whose batches have their offsets by then (`AppendGranted`).
+A truncation undoes the changes that it cuts off (`voter_history`). The record is appended between
+two decisions of the active controller, whose batches have their offsets already (`AppendGranted`).
 
 Static voters come into the log with kraft.version 1, by the same rules: the ids stay, and each gets
-the directory id that it has said in this epoch. A majority of either set is one of the other, by
-ids; that it is one by disks, too, rests on what static voters rest on anyway.
+the directory id that it reported in this epoch. A majority of either set is a majority of the
+other, by ids. That it is one by disks, too, rests on the assumption of static voters.
 
 Checks and codes are those of Kafka 4.3's AddVoterHandler, RemoveVoterHandler, UpdateVoterHandler
 and LeaderState (kraft.version), in their order. DIFFERS: a new voter must have had all of the log
-within the time in which a leader without a majority gives up (Kafka: fetched within the hour),
-since it counts from then on; a voter that says of itself what stands in the log is answered without
-a record; kraft.version is raised like a voter is changed, one at a time, and not while another disk
-fetches for a voter than the one that it named.
+within the time after which a leader without a majority resigns (Kafka: fetched within the hour),
+since it counts at once. A voter's report that equals its entry is answered without a record.
+kraft.version is raised as a voter is changed, one at a time, and not while another disk fetches for
+a voter than the reported one.
 
 Source: KIP-853, KIP-1186 (an answer before the commit), Kafka 4.1 (kraft.version 0 to 1).
 """
@@ -52,11 +52,11 @@ _Refusal = tuple[ErrorCode, str]
 _NO_TEXT: Final = ""
 _ANY_HOST: Final = ("", "0.0.0.0", "::")
 
-# -- being asked ------------------------------------------------------------------------------
+# -- requests ---------------------------------------------------------------------------------
 
 
 def on_add_request(replica: Replica, token: int, request: AddVoterRequest) -> None:
-    """Begin to add a voter: ask it first which kraft.version it can do."""
+    """Begin to add a voter: first ask it for its kraft.version range."""
     state = _leader(replica, token, request.epoch)
     if state is None:
         return
@@ -130,10 +130,10 @@ def on_remove_request(replica: Replica, token: int, request: RemoveVoterRequest)
 
 
 def _few_left(replica: Replica, state: Leader, left: VoterSet) -> _Refusal | None:
-    """Why a removal would stop the quorum: whoever is left could not commit it.
+    """Refuse a removal that the remaining voters could not commit.
 
-    DIFFERS: Kafka makes it. Where the wrong one of two voters is named, the lost one is needed
-    from then on, and nobody leads again without it.
+    DIFFERS: Kafka makes it. If the wrong one of two voters is named, the quorum then depends on the
+    lost one, and no leader is elected again.
     """
     since_ms = replica.now_ms - check_quorum_ms(replica)
     fetching = left.has(replica.key) + sum(
@@ -150,9 +150,9 @@ def _few_left(replica: Replica, state: Leader, left: VoterSet) -> _Refusal | Non
 
 
 def on_update_request(replica: Replica, token: int, request: UpdateVoterRequest) -> None:
-    """Take note of where a voter listens and what it can do.
+    """Take a voter's endpoints and kraft.version range.
 
-    Of a static voter that is kept in memory, until kraft.version is raised or the epoch is over.
+    The report of a static voter is kept in memory, until kraft.version is raised or the epoch ends.
     """
     state = _leader(replica, token, request.epoch)
     if state is None:
@@ -172,7 +172,7 @@ def on_update_request(replica: Replica, token: int, request: UpdateVoterRequest)
     elif not said.can_do(level):
         why = ErrorCode.INVALID_REQUEST
     elif level == 0 and not _is_its_disk(state, said.key):
-        why = ErrorCode.REQUEST_TIMED_OUT  # it asks again; the other one has told already
+        why = ErrorCode.REQUEST_TIMED_OUT  # it asks again; the other disk reported first
     known = voters.get(said.key.id)
     if why is None and (known is None or not voters.has(said.key)):
         why = ErrorCode.VOTER_NOT_FOUND
@@ -220,7 +220,7 @@ def on_upgrade_request(replica: Replica, token: int, request: UpgradeKraftVersio
 
 
 def _reported_voters(replica: Replica, state: Leader) -> VoterSet:
-    """The static voters by their own words; one that has said nothing has no directory id."""
+    """The static voters as reported; one without a report has no directory id."""
     silent = (Voter(ReplicaKey(one), kraft_versions=(0, 0)) for one in replica.voters.ids)
     found = {one.key.id: state.reported.get(one.key.id, one) for one in silent}
     if replica.key.id in found:
@@ -229,9 +229,9 @@ def _reported_voters(replica: Replica, state: Leader) -> VoterSet:
 
 
 def _continue_with_upgrade(replica: Replica, state: Leader) -> None:
-    """Have the voters appended once all of them have answered where they say that they listen.
+    """Append the voters once all of them have answered at their reported addresses.
 
-    Else the next leader is looked for where nobody is, and no restart helps.
+    With a wrong address in the log the next leader could not be found, not even after restarts.
     """
     change = state.change
     assert change is not None
@@ -241,17 +241,17 @@ def _continue_with_upgrade(replica: Replica, state: Leader) -> None:
 
 
 def _is_its_disk(state: Leader, key: ReplicaKey) -> bool:
-    """Whether no other disk speaks for a static voter."""
+    """Whether no other disk fetches for a static voter."""
     progress = state.voters.get(ReplicaKey(key.id))
     known = ZERO_UUID if progress is None else progress.directory_id
     return known in (ZERO_UUID, key.directory_id)
 
 
 def _not_all(replica: Replica, state: Leader, voters: VoterSet, level: int) -> _Refusal | None:
-    """Why not all voters can be in the log with a kraft.version.
+    """Reason why not all voters can be in the log with a kraft.version; None if they can.
 
-    DIFFERS: Kafka takes what a voter has said, whether or not it is still there, and wherever it
-    says that it listens. Such a voter is a dead one as soon as it stands in the log.
+    DIFFERS: Kafka takes a voter's report even if the voter is gone or its address is wrong. In the
+    log such a voter is a dead one.
     """
     places = Counter(_place(replica, one) for one in voters.voters)
     for voter in voters.voters:
@@ -294,7 +294,7 @@ def _is_there(replica: Replica, state: Leader, key: ReplicaKey) -> bool:
 
 
 def _leader(replica: Replica, token: int, epoch: int) -> Leader | None:
-    """This replica's state, if it leads `epoch`; else the request is refused."""
+    """Return this replica's state if it leads `epoch`; otherwise refuse the request."""
     error = leader_error(replica, epoch)
     if error is not None:
         replica.respond(token, VoterResponse(error, replica.standing()))
@@ -308,7 +308,7 @@ def _is_usable(key: ReplicaKey) -> bool:
 
 
 def _node_of(replica: Replica, voter: Voter) -> Node | None:
-    """Where it listens for this leader, by its own word."""
+    """Return the reported address of a voter on this leader's listener."""
     for one in voter.endpoints:
         if one.name == replica.config.listener_name:
             return Node(voter.key.id, one.host, one.port)
@@ -354,7 +354,7 @@ def _names(voters: VoterSet) -> str:
     return f"[{', '.join(voter.key.text for voter in voters.voters)}]"
 
 
-# -- on the way -------------------------------------------------------------------------------
+# -- progress ---------------------------------------------------------------------------------
 
 
 def _begin(
@@ -371,7 +371,7 @@ def _begin(
 
 
 def on_versions(replica: Replica, pending: Pending, response: ApiVersionsResponse | None) -> None:
-    """The new voter has said which kraft.version it can do, or nothing."""
+    """Take the kraft.version range of the new voter, or the failure to get it."""
     asked, state = pending.request, replica.state
     if response is None or response.error is not ErrorCode.NONE:
         replica.back_off(pending.to)
@@ -389,7 +389,7 @@ def on_versions(replica: Replica, pending: Pending, response: ApiVersionsRespons
         else:
             _continue_with_upgrade(replica, state)
     if not isinstance(request, AddVoterRequest) or request.voter.key != asked.voter:
-        return  # of a change that is over
+        return  # of an earlier change
     error = ErrorCode.NETWORK_EXCEPTION if response is None else response.error
     versions = None if response is None else response.kraft_versions
     voter = Voter(asked.voter, request.voter.endpoints, versions or (0, 0))
@@ -418,7 +418,7 @@ def on_versions(replica: Replica, pending: Pending, response: ApiVersionsRespons
 
 
 def _lags(replica: Replica, state: Leader, key: ReplicaKey) -> _Refusal | None:
-    """Why a controller is not added as long as it is behind, or silent: commits would wait."""
+    """Refuse a controller that lags or does not fetch: commits would wait for it."""
     known = state.observers.get(key)
     caught_up_ms = None if known is None else known.last_caught_up_ms
     if caught_up_ms is not None and replica.now_ms < caught_up_ms + check_quorum_ms(replica):
@@ -429,7 +429,7 @@ def _lags(replica: Replica, state: Leader, key: ReplicaKey) -> _Refusal | None:
 
 
 def on_append_granted(replica: Replica) -> None:
-    """Append the voters, from now on in force, if this leader still wants that."""
+    """Append the voters, which are in force at once, if the change is still pending."""
     state = replica.state
     change = state.change if isinstance(state, Leader) else None
     if change is None or change.voters is None or change.end_offset >= 0:
@@ -438,7 +438,7 @@ def on_append_granted(replica: Replica) -> None:
     base, epoch, request = replica.log.end_offset, replica.epoch, change.request
     level = request.level if isinstance(request, UpgradeKraftVersionRequest) else None
     why = None if level is None else _not_all(replica, state, change.voters, level)
-    if why is not None:  # a voter has gone meanwhile
+    if why is not None:  # a voter was lost meanwhile
         _end(replica, state, *why)
         return
     change.end_offset = base + (1 if level is None else 2)
@@ -452,14 +452,14 @@ def on_append_granted(replica: Replica) -> None:
 
 
 def poll(replica: Replica, state: Leader) -> None:
-    """Answer who asked for a change that is committed, or whose time is over."""
+    """Answer a change that is committed, or whose deadline has passed."""
     change = state.change
     if change is None:
         return
     if 0 <= change.end_offset <= state.high_watermark:
         _end(replica, state, ErrorCode.NONE)
     elif replica.now_ms >= change.deadline_ms:
-        # What is appended stays, and may still be committed: as Kafka.
+        # An appended change stays, and may still be committed, as in Kafka.
         _end(replica, state, ErrorCode.REQUEST_TIMED_OUT)
 
 

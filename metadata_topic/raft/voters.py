@@ -1,4 +1,4 @@
-"""Who votes, and what of theirs makes a majority."""
+"""Voters of the metadata quorum, and their majority."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from kafka_protocol.wire.primitives import uuid_to_text
 
 @dataclass(frozen=True, slots=True)
 class ReplicaKey:
-    """A replica of the metadata log: a node id with the disk it has (KIP-853).
+    """A replica of the metadata log: node id and directory id (KIP-853).
 
     Attributes:
-        directory_id: 16 bytes; zero where it is not known (kraft.version 0).
+        directory_id: 16 bytes; zero if unknown (kraft.version 0).
     """
 
     id: int
@@ -20,13 +20,13 @@ class ReplicaKey:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """Text for messages."""
         return f"{self.id} (directory id {uuid_to_text(self.directory_id)})"
 
 
 @dataclass(frozen=True, slots=True)
 class VoterEndpoint:
-    """Where a voter listens for the others."""
+    """A listener of a voter for the other voters."""
 
     name: str
     host: str
@@ -35,10 +35,10 @@ class VoterEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A voter as the quorum knows it.
+    """A member of a voter set.
 
     Attributes:
-        kraft_versions: lowest and highest kraft.version it can do, both inclusive.
+        kraft_versions: lowest and highest supported kraft.version, both inclusive.
     """
 
     key: ReplicaKey
@@ -46,12 +46,12 @@ class Voter:
     kraft_versions: tuple[int, int] = (0, 1)
 
     def can_do(self, kraft_version: int) -> bool:
-        """Whether it can do a kraft.version."""
+        """Whether it supports a kraft.version."""
         lowest, highest = self.kraft_versions
         return lowest <= kraft_version <= highest
 
     def equals_reported(self, other: "Voter") -> bool:
-        """Whether `other` is this voter in the same place, by whatever order of its listeners."""
+        """Whether `other` is this voter with the same listeners, in any order."""
         return (
             self.key == other.key
             and self.kraft_versions == other.kraft_versions
@@ -75,11 +75,11 @@ class VoterSet:
         return tuple(voter.key.id for voter in self.voters)
 
     def get(self, voter_id: int) -> Voter | None:
-        """The voter of an id, None if it has no vote."""
+        """Return the voter of an id, None if there is none."""
         return next((voter for voter in self.voters if voter.key.id == voter_id), None)
 
     def has(self, key: ReplicaKey) -> bool:
-        """Whether `key` votes: its id, and its directory where the set knows one."""
+        """Whether `key` is a voter, by id, and by directory if the set has its directory."""
         voter = self.get(key.id)
         return voter is not None and voter.key.directory_id in (ZERO_UUID, key.directory_id)
 
@@ -88,26 +88,26 @@ class VoterSet:
         return self.ids == (key.id,) and self.has(key)
 
     def with_voter(self, voter: Voter) -> "VoterSet":
-        """These and `voter`, which takes the place of the one of its id if there is one."""
+        """Return the set with `voter` added, or in place of the one of its id."""
         others = [one for one in self.voters if one.key.id != voter.key.id]
         return VoterSet(tuple(sorted([*others, voter], key=lambda one: one.key.id)))
 
     def without(self, voter_id: int) -> "VoterSet":
-        """These, but for the one of an id."""
+        """Return the set without the voter of an id."""
         return VoterSet(tuple(one for one in self.voters if one.key.id != voter_id))
 
     @property
     def majority(self) -> int:
-        """How many votes, or flushed copies, decide."""
+        """Number of votes, or flushed copies, that decide."""
         return len(self.voters) // 2 + 1
 
 
 def majority_offset(end_offsets: Sequence[int], majority: int) -> int:
-    """The offset up to which a majority of voters has the log on disk.
+    """Return the offset up to which a majority of voters has flushed the log.
 
     Args:
-        end_offsets: of every voter the first offset it has not flushed (exclusive); -1 unknown.
-        majority: how many must have it.
+        end_offsets: for every voter the first offset it has not flushed (exclusive); -1 unknown.
+        majority: number of voters required.
 
     Returns:
         The highest offset (exclusive) that at least `majority` of them reach; -1 if none.

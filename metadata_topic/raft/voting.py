@@ -1,4 +1,4 @@
-"""Elections: whom a replica votes for, and how it stands itself.
+"""Elections: votes of a replica, and its own candidacy.
 
 Source: KIP-595 (Vote), KIP-996 (pre-vote), KIP-853 (keys of voters); rules of Kafka 4.3.
 """
@@ -27,7 +27,7 @@ from metadata_topic.raft.role_states import (
 )
 from metadata_topic.raft.voters import ReplicaKey
 
-# -- being asked ------------------------------------------------------------------------------
+# -- requests ---------------------------------------------------------------------------------
 
 
 def on_vote_request(replica: Replica, token: int, request: VoteRequest) -> None:
@@ -48,7 +48,7 @@ def on_vote_request(replica: Replica, token: int, request: VoteRequest) -> None:
     if not request.pre_vote:
         if granted:
             _give_vote(replica, request.candidate)
-        # A refusal may rest on the vote of this epoch, a grant is the vote.
+        # A refusal may depend on the vote of this epoch; a grant is the vote.
         after = replica.last_persist
     replica.respond(token, VoteResponse(ErrorCode.NONE, replica.standing(), granted), after=after)
 
@@ -68,17 +68,17 @@ def _vote_error(replica: Replica, request: VoteRequest) -> ErrorCode | None:
 
 
 def is_meant_for(voter: ReplicaKey, me: ReplicaKey) -> bool:
-    """Whether a request names this replica, as far as it names one."""
+    """Whether a request's addressee, if it names one, is this replica."""
     if voter.id == NOBODY:
         return True
     return voter.id == me.id and voter.directory_id in (ZERO_UUID, me.directory_id)
 
 
 def would_grant(replica: Replica, request: VoteRequest) -> bool:
-    """Whether the asker gets this replica's vote, or would get it, in the current epoch.
+    """Whether the candidate gets, or would get, this replica's vote in the current epoch.
 
-    Observers among the controllers validate like unattached voters: they may not know yet that they
-    are voters (KIP-853).
+    Observing controllers answer like unattached voters: the record that made them voters may not
+    have reached them (KIP-853).
     """
     is_new_enough = replica.log.is_behind(request.last_epoch, request.end_offset)
     state, election = replica.state, replica.election
@@ -91,8 +91,8 @@ def would_grant(replica: Replica, request: VoteRequest) -> bool:
     if not isinstance(state, Unattached | Prospective):
         return False
     if is_meant_for(request.candidate, replica.key):
-        # Kafka's process ends over it. Our own vote is not there for a copy of us: after a restart
-        # we would stand in that epoch, too.
+        # Kafka's process ends over it. A copy of this node does not get its vote: after a restart
+        # this replica could stand in that epoch, too.
         replica.report(f"node {request.candidate.id} with our key asks for votes", is_error=True)
         return False
     if election.voted is not None:
@@ -120,7 +120,7 @@ def _give_vote(replica: Replica, candidate: ReplicaKey) -> None:
 
 
 def on_begin_request(replica: Replica, token: int, request: BeginQuorumEpochRequest) -> None:
-    """Somebody says that it leads."""
+    """Take the announcement of a leader."""
     error = _leaders_error(replica, request.epoch, request.leader_id)
     if error is None:
         replica.follow(request.epoch, request.leader_id, request.leader, by_leader=True)
@@ -130,7 +130,7 @@ def on_begin_request(replica: Replica, token: int, request: BeginQuorumEpochRequ
 
 
 def on_end_request(replica: Replica, token: int, request: EndQuorumEpochRequest) -> None:
-    """The leader gives up: stand when it is our turn."""
+    """Take the leader's resignation: stand after this replica's delay as successor."""
     error = _leaders_error(replica, request.epoch, request.leader_id)
     if error is None:
         replica.follow(request.epoch, request.leader_id, request.leader)
@@ -166,10 +166,10 @@ def _leaders_error(replica: Replica, epoch: int, leader_id: int) -> ErrorCode | 
 def successor_delay_ms(
     successors: tuple[ReplicaKey, ...], me: ReplicaKey, backoff_max_ms: int
 ) -> int:
-    """How long a proposed successor waits before it stands.
+    """Return the delay of a proposed successor before it stands.
 
     Args:
-        successors: best first; directory ids are zero where the sender's version has none.
+        successors: best first; directory ids are zero if the sender's version has none.
         me: this replica.
         backoff_max_ms: `controller.quorum.election.backoff.max.ms`.
     """
@@ -182,11 +182,11 @@ def successor_delay_ms(
     return backoff_max_ms
 
 
-# -- standing ---------------------------------------------------------------------------------
+# -- candidacy --------------------------------------------------------------------------------
 
 
 def poll_unattached(replica: Replica, state: Unattached) -> bool:
-    """Stand when it is time; returns whether the role changed."""
+    """Stand when the timeout is over; returns whether the role changed."""
     is_due = replica.is_sole or replica.now_ms >= state.election_deadline_ms
     if is_due and replica.can_stand and replica.closing_deadline_ms is None:
         replica.become_prospective()
@@ -197,7 +197,7 @@ def poll_unattached(replica: Replica, state: Unattached) -> bool:
 def poll_prospective(replica: Replica, state: Prospective) -> bool:
     """Continue with a pre-vote; returns whether the role changed."""
     if not replica.can_stand:
-        return _give_up(replica, state)  # taken out of the voters meanwhile
+        return _give_up(replica, state)  # removed from the voters meanwhile
     if state.tally.is_won or state.cannot_ask:
         replica.become_candidate()
         return True
@@ -213,7 +213,7 @@ def _give_up(replica: Replica, state: Prospective) -> bool:
     else:
         replica.become_unattached(replica.epoch, replica.election.leader_id)
         if not replica.is_voter and isinstance(replica.state, Unattached):
-            # It may be removed for long: it asks for the log before it stands again.
+            # It may have been removed long ago: it fetches the log before it stands again.
             replica.state.election_deadline_ms = replica.draw_election_deadline()
     return True
 
@@ -223,8 +223,8 @@ def poll_candidate(replica: Replica, state: Candidate) -> bool:
     if state.winning is not None:
         return False
     if state.tally.is_won:
-        # The leadership is durable before anything is written under it: else a restart could win
-        # this epoch again and give other records the same offsets.
+        # The leadership is durable before any record of it: otherwise a restart could win this
+        # epoch again and give the same offsets to other records.
         state.winning = replica.persist(
             ElectionState(replica.epoch, replica.key.id, replica.election.voted)
         )
@@ -240,8 +240,8 @@ def poll_candidate(replica: Replica, state: Candidate) -> bool:
 def _ask_for_votes(replica: Replica, state: Prospective | Candidate) -> None:
     is_pre_vote = isinstance(state, Prospective)
     if not is_pre_vote and replica.log.flushed_end < replica.log.end_offset:
-        # A vote is for this log, and counts for a candidate that stands again in this epoch after
-        # a crash: what it shows must survive that.
+        # A vote is given to this log, and counts for a candidate that stands again in this epoch
+        # after a crash: so the log must be durable first.
         replica.flush()
         return
     after = replica.epoch_persist if is_pre_vote else replica.last_persist
@@ -262,7 +262,7 @@ def _ask_for_votes(replica: Replica, state: Prospective | Candidate) -> None:
 
 
 def on_vote_response(replica: Replica, pending: Pending, response: VoteResponse) -> None:
-    """Count an answer; the caller has looked at its epoch."""
+    """Count an answer; the caller has checked its epoch."""
     state = replica.state
     if response.error is ErrorCode.UNSUPPORTED_VERSION and isinstance(state, Prospective):
         state.cannot_ask = True
@@ -273,7 +273,7 @@ def on_vote_response(replica: Replica, pending: Pending, response: VoteResponse)
 
 
 def on_end_response(replica: Replica, pending: Pending, response: EndQuorumEpochResponse) -> None:
-    """A voter knows that we gave up."""
+    """Take a voter's acknowledgement of this replica's resignation."""
     state = replica.state
     if isinstance(state, Resigned) and pending.to.id in state.unacknowledged:
         if response.error is ErrorCode.NONE:
@@ -286,7 +286,7 @@ def on_end_response(replica: Replica, pending: Pending, response: EndQuorumEpoch
 
 
 def poll_resigned(replica: Replica, state: Resigned) -> bool:
-    """Tell the others; continue in the next epoch when it is time."""
+    """Send the resignation to the others; continue in the next epoch after the timeout."""
     is_closing = replica.closing_deadline_ms is not None
     if replica.is_sole and not is_closing:
         replica.become_prospective()

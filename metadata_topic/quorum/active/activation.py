@@ -1,8 +1,8 @@
-"""What a new controller owes the log before it decides anything for others.
+"""First records of a new controller, before it takes other decisions.
 
-A metadata transaction that is still open was begun by a controller that lost its epoch before the
-end; its records never counted, and are never to count. On the first start of a cluster nothing
-counted at all: the records of the format step are written then.
+A metadata transaction that is still open was begun by a controller that lost its epoch. Its records
+have had no effect, and must have none: it is aborted. On the first start of a cluster no record
+exists: the records of the format step are written then.
 """
 
 from collections.abc import Sequence
@@ -37,9 +37,9 @@ def activation_records(
     """Wrap the records of `bootstrap.checkpoint` as Kafka does.
 
     Args:
-        bootstrap: features first, then credentials; as the format step wrote them.
-        min_insync_replicas: the broker's `min.insync.replicas`; written as the cluster-wide
-            default if eligible leader replicas are finalised, because they depend on it.
+        bootstrap: features first, then credentials, as the format step wrote them.
+        min_insync_replicas: the broker's `min.insync.replicas`. It becomes the cluster-wide default
+            if eligible leader replicas are finalised, because ELR depends on it.
 
     Returns:
         The records of one batch.
@@ -67,11 +67,11 @@ def _is_feature(record: MetadataRecord) -> bool:
 
 
 class Beginning(NamedTuple):
-    """Where a term begins.
+    """Start of a term.
 
     Attributes:
-        image: what the first decision is taken on; ends where the next record goes.
-        data: a batch to append first; None if there is nothing to abort.
+        image: image for the first decision; it ends at the log's end.
+        data: a batch to append first; None if no transaction is open.
     """
 
     image: MetadataImage
@@ -79,23 +79,23 @@ class Beginning(NamedTuple):
 
 
 def begin_term(image: MetadataImage, place: BatchPlace) -> Beginning:
-    """End what the controller before left open.
+    """Abort the transaction that the previous controller left open, if any.
 
     Args:
-        image: the newest one, with everything applied that counts.
-        place: where the next batch goes; everything before it is applied.
+        image: the newest one, with all records that count.
+        place: of the next batch; all records before it are applied.
     """
     end_offset = place.base_offset
     if image.provenance.end_offset == end_offset:
         return Beginning(image, None)
-    # An image ends where a batch outside of a transaction ends: this log ends inside of one.
+    # An image ends at a batch outside of a transaction: so this log ends inside one.
     _, data = abort_batch(place)
     provenance = Provenance(end_offset, place.epoch, place.timestamp_ms)
     return Beginning(replace(image, provenance=provenance), data)
 
 
 def is_blank(image: MetadataImage) -> bool:
-    """Whether no record ever counted."""
+    """Whether no record ever took effect."""
     return replace(image, provenance=EMPTY_IMAGE.provenance) == EMPTY_IMAGE
 
 
@@ -105,7 +105,7 @@ def first_decisions(
     min_insync_replicas: int,
     registration: Registration | None,
 ) -> tuple[Decide[None], ...]:
-    """The decisions that a new controller takes by itself, before those it is asked for."""
+    """Decisions that a new controller takes by itself, before any requested one."""
 
     def write_bootstrap(image: MetadataImage) -> ControllerResult[None]:
         if not bootstrap or not is_blank(image):

@@ -1,9 +1,9 @@
-"""Brokers by the active controller's side: registrations, heartbeats, and sessions that end.
+"""Brokers at the active controller: registrations, heartbeats, and expired sessions.
 
-Sessions live as long as a term of the controller. A heartbeat keeps its broker's session alive when
-it comes in, not when it is decided: a controller that is slow fences nobody for it. When a session
-is over, a decision fences the broker, in steps; it looks again when it is its turn, and once more
-when its records are there.
+Sessions last for one term of the controller. A heartbeat renews its broker's session when it
+arrives, not when it is decided, so a slow controller fences no broker. After a session has expired,
+a decision fences the broker, in steps. It checks the session again at its begin and before it
+returns its records.
 
 Callback-based, on the loop's thread.
 """
@@ -37,14 +37,14 @@ log = logging.getLogger(__name__)
 
 _RETRY_MS: Final = 500
 FENCED_AT_ONCE: Final = 100
-"""Of thousands of brokers that are silent at once the others wait, and take their turns later."""
+"""Limit of fencings in progress; further expired brokers wait for the next round."""
 
 
 class BrokerControl:
-    """See the module.
+    """Registrations, heartbeats and sessions of brokers; inactive outside of a term.
 
     Attributes:
-        election_defaults: what this controller's properties say of elections.
+        election_defaults: election settings in this controller's properties.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class BrokerControl:
         kraft_version: Callable[[], int] = lambda: 0,
         own_broker_id: int | None = None,
     ) -> None:
-        """Watch the controller's terms.
+        """Register as a watcher of the controller's terms.
 
         Args:
             loop: takes the decisions.
-            world: what it stands on.
+            world: ports of the controller.
             cluster_id: of this cluster.
             session_timeout_ms: `broker.session.timeout.ms`.
-            kraft_version: the finalised level, which is not in the image.
-            own_broker_id: the broker in this process: it lives as long as this controller does, so
+            kraft_version: returns the finalised level, which is not in the image.
+            own_broker_id: the broker in this process. It stops together with this controller, so
                 its heartbeats begin no session.
         """
         self._loop = loop
@@ -86,7 +86,7 @@ class BrokerControl:
     # -- terms ----------------------------------------------------------------------------------
 
     def on_active(self, image: MetadataImage) -> None:
-        """Give every broker that serves a whole session."""
+        """Give every unfenced broker a full session."""
         self._sessions = BrokerSessions(self._timeout_ms, image, self._now())
         if self._own_broker_id is not None:
             self._sessions.end(self._own_broker_id)
@@ -94,7 +94,7 @@ class BrokerControl:
         self._arm()
 
     def on_inactive(self) -> None:
-        """Forget all sessions."""
+        """Drop all sessions."""
         self._sessions = None
         if self._timer is not None:
             self._timer.cancel()
@@ -117,15 +117,14 @@ class BrokerControl:
         free_descriptors: int = NOT_REPORTED,
         timeout_ms: int = DECISION_TIMEOUT_MS,
     ) -> None:
-        """Register a broker, fenced; the response is its epoch.
+        """Register a broker, fenced; the response is its broker epoch.
 
-        What it `found` is noted in the same decision: a broker that is registered as one that keeps
-        the order of `directories` must not have served replicas without a directory. Of the broker
-        in this process the start of its node has seen to what else is checked here.
-
+        Replicas that it `found` are assigned in the same decision: once a broker is registered as
+        one that keeps the order of `directories`, it must not have served unassigned replicas. The
+        broker in this process skips the checks, because the start of its node has made them.
         `free_descriptors` as in `Heartbeat`, before this incarnation has read any metadata.
 
-        `done` may get, besides what `ControllerLoop.submit` names: InconsistentClusterIdError,
+        `done` may get, besides the errors of `ControllerLoop.submit`: InconsistentClusterIdError,
         DuplicateBrokerRegistrationError, UnsupportedFeatureError, InvalidRegistrationError.
         """
         sessions = self._sessions
@@ -168,10 +167,10 @@ class BrokerControl:
         *,
         timeout_ms: int,
     ) -> None:
-        """Take a heartbeat; the answer says how the broker stands when it is committed.
+        """Take a heartbeat; the answer is the broker's state after the commit.
 
-        `done` may get StaleBrokerEpochError besides what `ControllerLoop.submit` names. A heartbeat
-        that is not answered in time kept the session alive all the same.
+        `done` may get StaleBrokerEpochError besides the errors of `ControllerLoop.submit`. A
+        heartbeat that times out has renewed the session all the same.
         """
         sessions = self._sessions
         if sessions is not None and self._is_registered(asked.broker_id, asked.broker_epoch):
@@ -188,7 +187,7 @@ class BrokerControl:
             broker = check_broker_epoch(image, asked.broker_id, asked.broker_epoch)
             session = sessions.of(broker.id, broker.epoch)
             session.metadata_offset = asked.metadata_offset
-            # The broker in this process has this image, whatever its last heartbeat said.
+            # The broker in this process reads this image, for any offset in its last heartbeat.
             others = partial(
                 sessions.lowest_active_offset, image, without={broker.id, self._own_broker_id}
             )
@@ -205,8 +204,8 @@ class BrokerControl:
             if session is None:
                 return
             if answer.should_shut_down:
-                # DIFFERS: Kafka keeps the session, so that the broker's next incarnation is refused
-                # for a while. This one said itself that it ends.
+                # DIFFERS: Kafka keeps the session, and refuses the broker's next incarnation for a
+                # while. Here the broker itself has announced its end.
                 sessions.end(asked.broker_id)
             elif answer.in_controlled_shutdown:
                 if session.shutdown_offset < 0:
@@ -230,24 +229,24 @@ class BrokerControl:
     def report_descriptors(
         self, broker_id: int, broker_epoch: int, count: int, metadata_offset: int
     ) -> None:
-        """Take a report of the broker in this process; see `FreeDescriptors.report`."""
+        """Take a descriptor report of the broker in this process, as `FreeDescriptors.report`."""
         if self._sessions is not None and self._is_registered(broker_id, broker_epoch):
             session = self._sessions.of(broker_id, broker_epoch)
             session.descriptors.report(count, metadata_offset)
 
     def free_descriptors(self) -> dict[int, int]:
-        """How many more replicas each broker takes; those without a report are not in it."""
+        """Further replicas by broker id, for brokers that report their descriptors."""
         return {} if self._sessions is None else self._sessions.free_descriptors()
 
     def replicas_placed(self, replicas: Mapping[int, int], end_offset: int) -> None:
-        """Note how many replicas brokers get by records below `end_offset` (exclusive)."""
+        """Count replicas that brokers get by records below `end_offset` (exclusive)."""
         if self._sessions is not None:
             self._sessions.place(replicas, end_offset - 1)
 
     # -- sessions that end ----------------------------------------------------------------------
 
     def _arm(self) -> None:
-        """Look again when the next session is over."""
+        """Set the timer for the next expiry of a session."""
         if self._timer is not None or self._sessions is None:
             return
         now_ms = self._now()
@@ -291,7 +290,7 @@ class BrokerControl:
             result = yield from fence_broker.steps(
                 image, broker_id=broker_id, broker_epoch=epoch, defaults=self.election_defaults
             )
-            if not is_over():  # heard of while the records were made
+            if not is_over():  # a heartbeat came while the records were made
                 return ControllerResult((), False)
             return ControllerResult(result.records, True)
 

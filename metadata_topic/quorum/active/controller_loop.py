@@ -1,12 +1,12 @@
-"""The active controller of a quorum: told of roles, commits and images, asked for decisions.
+"""The active controller of a quorum: receives roles, commits and images, takes decisions.
 
     loop = ControllerLoop(world)
     loop.on_role(changed); loop.on_committed(offset); loop.on_applied(image, offset)
     loop.submit(lambda image: create_topics.steps(image, ...), done, timeout_ms=30_000)
 
-It serves once everything before its epoch's first record is applied here and that record is
-committed; the log after it is empty then. Before that and on every other node an answer is
-NOT_CONTROLLER at once. `controller_term` has what happens in between.
+The controller becomes active once all records before its epoch's first record are applied here and
+that record is committed. Before that, and on every other node, a request gets NOT_CONTROLLER at
+once. `term` has the work of an active controller.
 
 Callback-based and deterministic, on the loop's thread: no asyncio, no threads, no clock of its own.
 """
@@ -32,18 +32,18 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 _PASS_ON_MS: Final = 1_000
-"""So long one that cannot lead lets the others catch up: an equal log makes each a successor."""
+"""Delay before a controller that cannot lead resigns, so that others catch up first."""
 
 
 class ControllerLoop:
-    """See the module.
+    """The controller of one node, active or not.
 
     Attributes:
-        image: the newest committed one that is applied here.
+        image: the newest committed image that is applied here.
     """
 
     def __init__(self, world: ControllerWorld) -> None:
-        """Take the ports; nothing happens before the first `on_role`."""
+        """Take the ports; no effect before the first `on_role`."""
         self.image = EMPTY_IMAGE
         self._world = world
         self._applied = self._committed = 0
@@ -65,22 +65,22 @@ class ControllerLoop:
 
     @property
     def decided_image(self) -> MetadataImage:
-        """What the next decision is taken on; elsewhere than on the active controller `image`."""
+        """Image for the next decision on the active controller, `image` elsewhere."""
         return self.image if self._term is None else self._term.decided
 
     @property
     def decision_count(self) -> int:
-        """Decisions that wait or are not committed yet."""
+        """Number of decisions that wait or are not committed yet."""
         return 0 if self._term is None else self._term.decision_count
 
     def watch(self, watcher: Watcher) -> None:
-        """Let `watcher` hear when this node begins and ceases to be the active controller."""
+        """Call `watcher` whenever this node becomes or ceases to be the active controller."""
         self._watchers.append(watcher)
 
-    # -- what it is told ------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------
 
     def on_role(self, role: RoleChanged) -> None:
-        """Role, epoch or leader of this node are others now."""
+        """Take a change of this node's role, epoch or leader."""
         known, self._role = self._role, role
         is_news = known is None or (known.epoch, known.leader_id) != (role.epoch, role.leader_id)
         if is_news and role.leader_id is not None:
@@ -91,15 +91,15 @@ class ControllerLoop:
         self._begin_term_if_ready()
 
     def on_committed(self, offset: int) -> None:
-        """Everything below `offset` (exclusive) is committed."""
+        """Take the high watermark: all below `offset` (exclusive) is committed."""
         self._committed = offset
         self._continue()
 
     def on_applied(self, image: MetadataImage, offset: int) -> None:
-        """Readers of this node see `image`.
+        """Take the image that readers of this node now have.
 
         Args:
-            image: ends at `offset`, or earlier where a metadata transaction is open.
+            image: ends at `offset`, or earlier if a metadata transaction is open.
             offset: committed records up to here (exclusive) have been read.
         """
         self.image, self._applied = image, offset
@@ -112,7 +112,7 @@ class ControllerLoop:
             self._term.settle(min(self._applied, self._committed), self.image)
 
     def when_quiet(self, do: Callable[[], None]) -> None:
-        """Call `do` when all that was decided is in the log, and nothing is being decided."""
+        """Call `do` when all decisions taken are in the log and none is in progress."""
         if self._term is None:
             do()
         else:
@@ -130,7 +130,7 @@ class ControllerLoop:
         if start is None or read <= start or read < self._world.log.log_end():
             return
         problem = self._world.settings.bootstrap_problem
-        if problem and is_blank(self.image):  # before anything is written or asked in this term
+        if problem and is_blank(self.image):  # before this term writes or decides anything
             self._ended_epoch = role.epoch
             text = f"the first records of a controller cannot be written: {problem}"
             pass_on = partial(self._pass_on, role.epoch, text)
@@ -183,17 +183,17 @@ class ControllerLoop:
         placed: Callable[[int], None] = ignore_place,
         is_own: bool = False,
     ) -> None:
-        """Take a decision, and have it committed.
+        """Take a decision, and commit it.
 
         Args:
             decide: a controller function on the newest decided image, at once or in steps.
             done: called once, perhaps before this returns; must not raise. With `Done` the
-                decision is committed and visible on this node. `Failed` has what `decide` raised,
-                or NotControllerError (41), ControllerOverloadedError (41) or DecisionTimedOut (7).
-            timeout_ms: how long `done` may wait; 0 or less for the usual time. A decision that was
-                begun by then is carried through.
+                decision is committed and visible on this node. `Failed` has the error of `decide`,
+                NotControllerError (41), ControllerOverloadedError (41) or DecisionTimedOut (7).
+            timeout_ms: until `done` must be called; 0 or less for the default. A decision in
+                progress at that time is still completed.
             placed: see `Decision`; not called if `decide` raises.
-            is_own: the controller's own; it is never refused for being one too many.
+            is_own: the controller's own decision, never refused for overload.
         """
         term = self._term
         if term is None:

@@ -1,4 +1,4 @@
-"""What the controller counts; names are Kafka's, `tidemark_` ones are ours."""
+"""Metrics of the controller; names are Kafka's, `tidemark_` ones are ours."""
 
 from collections.abc import Callable
 from typing import Final
@@ -12,10 +12,10 @@ _EVENTS: Final = "kafka_controller_ControllerEventManager_"
 
 
 class ControllerMetrics:
-    """Counters and times of decisions; gauges ask when somebody looks."""
+    """Counters and durations of decisions; gauges call a function when they are read."""
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
-        """Make the metrics; gauges follow with `show`."""
+        """Make the counters and histograms; `show` makes the gauges."""
         self._registry = registry
         self.queue_time_ms = registry.histogram(
             f"{_EVENTS}EventQueueTimeMs", "How long a decision waited for its turn."
@@ -58,13 +58,13 @@ class ControllerMetrics:
         applied: Callable[[], tuple[int, int, int]],
         committed: Callable[[], int],
     ) -> None:
-        """Let gauges ask.
+        """Make the gauges.
 
         Args:
             is_active: whether this node takes decisions.
-            applied: offset and timestamp of the last record applied here, on the active controller
-                also if it is not committed, and how many ms ago that was.
-            committed: offset of the last committed record.
+            applied: returns offset, timestamp and age in ms of the last record applied here; on
+                the active controller also of one that is not committed.
+            committed: returns the offset of the last committed record.
         """
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
             "ActiveControllerCount": ("Whether this node is the controller.", is_active),

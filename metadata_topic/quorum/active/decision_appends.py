@@ -1,8 +1,8 @@
-"""Appends what a term of the active controller decides: gathered, in one go, and when.
+"""Appends the decisions of a term, gathered into one write.
 
-Decisions are gathered while something that was appended is being committed, for `append_linger_ms`
-at most, or until there is much. Nobody waits for company that may not come (DIFFERS: Kafka always
-waits so long). Where the log must be flushed first the append waits for that.
+Decisions are gathered while an earlier append is being committed, up to `append_linger_ms` or a
+limit of bytes. Without one they are appended at once (DIFFERS: Kafka always lingers). If the log
+must be flushed first, the append waits for the flush.
 """
 
 from typing import Final, Protocol
@@ -14,14 +14,14 @@ from metadata_topic.raft.messages import BatchFacts
 from runtime.scheduler import Timer
 
 _FLUSH_POLL_MS: Final = 2
-"""So often it looks whether the log is flushed, where an append must wait for that."""
+"""Interval of checks for the end of a flush that an append waits for."""
 
 
 class Gathered:
-    """Batches that lie back to back and are not appended yet.
+    """Contiguous batches that are not appended yet.
 
-    Each decision keeps its own batches: an image ends where a decision ends, never inside a batch,
-    and a broker epoch is the offset of its own record.
+    Each decision keeps its own batches: an image ends at the end of a decision, never inside a
+    batch, and a broker epoch is the offset of its own record.
     """
 
     __slots__ = ("_data", "_facts")
@@ -31,11 +31,11 @@ class Gathered:
         self._facts: list[BatchFacts] = []
 
     def __len__(self) -> int:
-        """Bytes that wait."""
+        """Bytes not appended yet."""
         return len(self._data)
 
     def add(self, data: bytearray) -> None:
-        """Take the batches of one more decision; they are the caller's no longer."""
+        """Add the batches of a decision; `data` may be kept and extended."""
         self._facts += batch_facts(data)
         if self._data:
             self._data += data
@@ -43,14 +43,14 @@ class Gathered:
             self._data = data
 
     def take(self) -> tuple[tuple[BatchFacts, ...], bytearray]:
-        """Hand out what waits, and begin again."""
+        """Return all batches, and begin again with none."""
         facts, data = tuple(self._facts), self._data
         self._facts, self._data = [], bytearray()
         return facts, data
 
 
 def batch_facts(data: bytearray) -> list[BatchFacts]:
-    """Say where the batches of metadata records in `data` lie, which are known to be sound."""
+    """Describe the batches in `data`, whose sound form is assumed."""
     facts: list[BatchFacts] = []
     position = 0
     while position < len(data):
@@ -62,31 +62,31 @@ def batch_facts(data: bytearray) -> list[BatchFacts]:
 
 
 class AppendListener(Protocol):
-    """Hears what became of an append."""
+    """Receives the outcome of appends."""
 
     def on_appended(self) -> None:
-        """Everything that was gathered is in the log."""
+        """All gathered batches are in the log."""
         ...
 
     def on_not_appended(self, error: KafkaError) -> None:
-        """Nothing of what was gathered is in the log, which continues."""
+        """None of the gathered batches is in the log; the log takes further appends."""
         ...
 
     def on_broken(self, reason: str) -> None:
-        """Nobody knows what is in the log, or it takes no more of this term."""
+        """The content of the log is unknown, or it takes no more appends of this term."""
         ...
 
 
 class DecisionAppends:
-    """See the module; on the loop's thread.
+    """Gathers and appends batches in one term; on the loop's thread.
 
     Attributes:
-        end_offset: where the last append ended (exclusive); 0 before the first.
-        wrote_ms: when something was appended last, or the term began.
+        end_offset: end of the last append (exclusive); 0 before the first.
+        wrote_ms: time of the last append, or of the begin of the term.
     """
 
     def __init__(self, world: ControllerWorld, epoch: int, listener: AppendListener) -> None:
-        """Begin with nothing; `epoch` is led by this node."""
+        """Begin with no batches; this node leads `epoch`."""
         self.end_offset = 0
         self.wrote_ms = world.clock.monotonic_ms()
         self._log, self._clock, self._scheduler = world.log, world.clock, world.scheduler
@@ -100,16 +100,16 @@ class DecisionAppends:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits to be appended."""
+        """Whether all batches are appended."""
         return not self._gathered
 
     @property
     def _is_committing(self) -> bool:
-        """Whether something that was appended is not committed yet."""
+        """Whether an append is not committed yet."""
         return self._ready < self.end_offset
 
     def add(self, data: bytearray) -> None:
-        """Take batches; they are appended now or soon, behind those before them."""
+        """Take batches; they are appended in order, at once or after the linger."""
         self._gathered.add(data)
         if len(self._gathered) >= self._max_bytes:
             self._append()
@@ -117,13 +117,13 @@ class DecisionAppends:
             self._append_after(self._linger_ms if self._is_committing else 0)
 
     def on_committed(self, ready: int) -> None:
-        """Everything below `ready` (exclusive) is committed, and applied here."""
+        """Take the position below which (exclusive) all is committed and applied here."""
         self._ready = max(self._ready, ready)
         if self._gathered and not self._is_committing:
             self._append_after(0)
 
     def stop(self) -> None:
-        """Append nothing any more."""
+        """Make no more appends."""
         self._is_over = True
         self._cancel()
 
@@ -150,7 +150,7 @@ class DecisionAppends:
             if not self._is_over:  # else the log broke
                 self._listener.on_not_appended(error)
             return
-        except Exception as error:  # noqa: BLE001  (nobody knows what is in the log now)
+        except Exception as error:  # noqa: BLE001  (the content of the log is unknown now)
             if not self._is_over:
                 self._listener.on_broken(f"an append failed: {error!r}")
             return

@@ -1,4 +1,4 @@
-"""A decision on its way through the active controller: asked, decided, committed, answered."""
+"""One decision of the active controller: requested, taken, committed, answered."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Done(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """There is no response; nothing was decided, or nobody here knows what becomes of it."""
+    """No response: nothing was decided, or the outcome is unknown here."""
 
     error: BaseException
 
@@ -32,22 +32,22 @@ Outcome = Done[R] | Failed
 
 
 def ignore_place(_end_offset: int) -> None:
-    """Nobody wants to know."""
+    """Ignore the place of a decision in the log."""
 
 
 class Decision(Generic[R]):
-    """One decision; whoever asked for it hears of it exactly once.
+    """One decision; its caller gets exactly one outcome.
 
     Attributes:
         decide: see `Decide`.
         placed: called with the first offset after the decision, once its place in the log is
-            known and before anything else is decided.
-        outcome: what will be answered once `end_offset` is committed; None until it is decided.
+            known and before the next decision.
+        outcome: answer for the time when `end_offset` is committed; None until it is decided.
         end_offset: everything below (exclusive) must be committed before the answer.
-        elections, unclean_elections: partitions that it gives another leader.
-        size_bytes: of its records in the log, 0 for a decision without.
-        asked_ms, placed_ms: when, by the monotonic clock.
-        timer: ends the waiting; set by the one who queues it.
+        elections, unclean_elections: number of partitions that get another leader by it.
+        size_bytes: of its records in the log, 0 for a decision without any.
+        asked_ms, placed_ms: times of the request and of its place, by the monotonic clock.
+        timer: ends the wait of its caller; set by the queue.
     """
 
     __slots__ = (
@@ -82,7 +82,7 @@ class Decision(Generic[R]):
         self._done: Callable[[Outcome[R]], None] | None = done
 
     def answer(self, outcome: Outcome[R]) -> None:
-        """Tell the one who asked, if that did not happen before."""
+        """Give the caller its outcome, unless it has one already."""
         done, self._done = self._done, None
         if self.timer is not None:
             self.timer.cancel()

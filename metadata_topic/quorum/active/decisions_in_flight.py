@@ -1,4 +1,4 @@
-"""Decisions that wait for their turn, and those that are taken and not committed yet."""
+"""Queues of decisions that are not taken yet, and of those that are not committed yet."""
 
 from collections import deque
 from functools import partial
@@ -12,30 +12,30 @@ from runtime.clock import Clock
 
 
 class WaitingDecisions:
-    """Hands out decisions in the order in which they were asked for.
+    """Queue of decisions, in the order of their requests.
 
-    A caller whose time is over hears so, wherever its decision is by then. One that still waits for
-    its turn is not taken any more; one that was begun is carried through.
+    At its timeout a caller gets DecisionTimedOut, wherever its decision is. A decision that still
+    waits is dropped then; one in progress is completed.
     """
 
     __slots__ = ("_number", "_waiting", "_world")
 
     def __init__(self, world: ControllerWorld) -> None:
-        """Begin with none."""
+        """Begin empty."""
         self._world = world
         self._number = 0
         self._waiting: dict[int, Decision[Any]] = {}
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Number of waiting decisions."""
         return len(self._waiting)
 
     def add(self, decision: Decision[Any], *, timeout_ms: int | None) -> None:
         """Queue a decision.
 
         Args:
-            decision: what is asked for.
-            timeout_ms: so long its caller waits at most; None: nobody waits for it.
+            decision: the request.
+            timeout_ms: longest wait of its caller; None without a caller.
         """
         self._number += 1
         self._waiting[self._number] = decision
@@ -44,11 +44,11 @@ class WaitingDecisions:
             decision.timer = self._world.scheduler.call_later(timeout_ms, late)
 
     def take(self) -> Decision[Any]:
-        """Take out the oldest; there is one."""
+        """Remove and return the oldest; the queue must not be empty."""
         return self._waiting.pop(next(iter(self._waiting)))
 
     def take_all(self) -> list[Decision[Any]]:
-        """Take out all, the oldest first."""
+        """Remove and return all, the oldest first."""
         waiting = list(self._waiting.values())
         self._waiting.clear()
         return waiting
@@ -62,9 +62,9 @@ class WaitingDecisions:
 
 
 class DecisionsInFlight:
-    """Answers decisions once they are committed, in the order in which they were taken.
+    """Answers decisions once they are committed, in order.
 
-    One without records waits as well: its answer may rest on what was decided before it.
+    A decision without records waits as well: its answer may depend on earlier decisions.
 
     Attributes:
         uncommitted_bytes: of the records of all that are in flight.
@@ -73,23 +73,23 @@ class DecisionsInFlight:
     __slots__ = ("_clock", "_in_flight", "_metrics", "_ready", "uncommitted_bytes")
 
     def __init__(self, clock: Clock, metrics: ControllerMetrics) -> None:
-        """Begin with none; nothing is committed yet."""
+        """Begin empty, with nothing committed."""
         self.uncommitted_bytes = 0
         self._clock, self._metrics = clock, metrics
         self._in_flight: deque[Decision[Any]] = deque()
         self._ready = 0
 
     def __len__(self) -> int:
-        """How many are in flight."""
+        """Number of decisions in flight."""
         return len(self._in_flight)
 
     def add(self, decision: Decision[Any]) -> None:
-        """Take the newest; its outcome and where it ends are known."""
+        """Add the newest decision, with its outcome and end offset."""
         self._in_flight.append(decision)
         self.uncommitted_bytes += decision.size_bytes
 
     def settle(self, ready: int = 0) -> None:
-        """Answer what is committed and visible: everything below `ready` (exclusive), or before."""
+        """Answer decisions below `ready` (exclusive), which is committed and visible here."""
         self._ready = max(self._ready, ready)
         while self._in_flight and self._in_flight[0].end_offset <= self._ready:
             decision = self._in_flight.popleft()
@@ -104,7 +104,7 @@ class DecisionsInFlight:
             decision.answer(decision.outcome)
 
     def take_above(self, end_offset: int) -> list[Decision[Any]]:
-        """Take out those that end above `end_offset` without an answer, the oldest first."""
+        """Remove decisions that end above `end_offset`, without an answer, the oldest first."""
         taken: list[Decision[Any]] = []
         while self._in_flight and self._in_flight[-1].end_offset > end_offset:
             decision = self._in_flight.pop()
@@ -113,5 +113,5 @@ class DecisionsInFlight:
         return taken[::-1]
 
     def take_all(self) -> list[Decision[Any]]:
-        """Take out all without an answer, the oldest first."""
+        """Remove all without an answer, the oldest first."""
         return self.take_above(-1)

@@ -1,7 +1,8 @@
-"""Elections that the active controller looks after by itself, from time to time.
+"""Periodic elections by the active controller.
 
-Each look is a decision like any other, so it goes through the same queue and is dropped with its
-term. A decision makes so many elections at most; while there may be more, the next one follows.
+Each round is a decision like any other: it goes through the same queue and is dropped with its
+term. A decision makes a limited number of elections; if more may be needed the next one follows at
+once.
 
 Callback-based, on the loop's thread.
 """
@@ -25,10 +26,10 @@ _Elect = Callable[[MetadataImage], Steps[ControllerResult[bool]]]
 
 
 class ElectionTimers:
-    """See the module."""
+    """Timers of leader balance and of unclean elections."""
 
     def __init__(self, loop: ControllerLoop, world: ControllerWorld) -> None:
-        """Watch the controller's terms."""
+        """Register as a watcher of the controller's terms."""
         settings = world.settings
         defaults = settings.election_defaults
         self._loop, self._scheduler = loop, world.scheduler
@@ -44,7 +45,7 @@ class ElectionTimers:
         loop.watch(self)
 
     def on_active(self, image: MetadataImage) -> None:
-        """Look for the first time after an interval."""
+        """Start the timers: the first round is after one interval."""
         del image
         self._term += 1
         for number, (interval_ms, _) in enumerate(self._kinds):
@@ -52,7 +53,7 @@ class ElectionTimers:
                 self._look_after(interval_ms, number)
 
     def on_inactive(self) -> None:
-        """Look no more."""
+        """Cancel the timers."""
         self._term += 1
         for timer in self._timers.values():
             timer.cancel()

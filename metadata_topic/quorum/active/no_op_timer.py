@@ -1,4 +1,4 @@
-"""Lets an idle leader write a NoOp record in time, so that others see how far the log is."""
+"""Writes NoOp records on an idle leader, so that others learn how far the log is."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,27 +7,27 @@ from metadata_topic.quorum.active.ports import Audience, ControllerWorld
 from runtime.scheduler import Timer
 
 OBSERVER_MEMORY_MS: Final = 5 * 60_000
-"""An observer that has not fetched for so long does not count."""
+"""An observer that has not fetched for this long does not count."""
 
 
 def ms_before_no_op(
     audience: Audience, *, last_write_ms: int, now_ms: int, interval_ms: int
 ) -> int | None:
-    """How long to wait before a NoOp record is due.
+    """Return the time until a NoOp record is due.
 
-    DIFFERS: Kafka writes one each interval, whoever listens. Without another voter and without
-    an observer nobody learns anything from it.
+    DIFFERS: Kafka writes one per interval in any case. Without other voters and observers no node
+    learns from it.
 
     Source: KIP-835.
 
     Args:
-        audience: as of now.
-        last_write_ms: when the leader appended last, or began to lead.
+        audience: other voters and observers, as of now.
+        last_write_ms: time of the leader's last append, or of the begin of its term.
         now_ms: by the same clock.
         interval_ms: `metadata.max.idle.interval.ms`.
 
     Returns:
-        0: write one now. Else look again after so long. None: there is never one.
+        0: write one now. Above 0: check again after this time. None: never.
     """
     if interval_ms <= 0:
         return None
@@ -39,7 +39,7 @@ def ms_before_no_op(
 
 
 class NoOpTimer:
-    """Looks again and again whether a NoOp record is due."""
+    """Checks repeatedly whether a NoOp record is due."""
 
     __slots__ = ("_is_idle", "_timer", "_world", "_write", "_wrote_ms")
 
@@ -51,12 +51,12 @@ class NoOpTimer:
         is_idle: Callable[[], bool],
         write: Callable[[], None],
     ) -> None:
-        """Look for the first time with `start`.
+        """Take the parts; `start` makes the first check.
 
         Args:
-            world: its audience is whom a record would tell something.
-            wrote_ms: when the leader appended last, or began to lead.
-            is_idle: whether nothing is on its way into the log.
+            world: has the audience.
+            wrote_ms: returns the time of the leader's last append, or of the begin of its term.
+            is_idle: whether no append is in progress.
             write: writes a NoOp record.
         """
         self._world = world
@@ -64,7 +64,7 @@ class NoOpTimer:
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        """Look now, and from now on."""
+        """Check now, and repeatedly from now on."""
         interval_ms = self._world.settings.max_idle_interval_ms
         wait_ms = ms_before_no_op(
             self._world.audience(),
@@ -81,6 +81,6 @@ class NoOpTimer:
         self._timer = self._world.scheduler.call_later(wait_ms, self.start)
 
     def cancel(self) -> None:
-        """Look no more."""
+        """Make no more checks."""
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""What the active controller stands on: the log of the quorum, settings, and who listens to it."""
+"""Ports of the active controller: the quorum's log, settings, and watchers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +16,12 @@ from runtime.scheduler import Scheduler
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """Who follows the log besides the leader.
+    """Other replicas that follow the log.
 
     Attributes:
-        has_other_voters: there is a voter that is not this node.
-        observer_seen_ms: when an observer fetched last, by the monotonic clock; None: never.
+        has_other_voters: there are voters besides this node.
+        observer_seen_ms: time of the last fetch by an observer, by the monotonic clock; None:
+            never.
     """
 
     has_other_voters: bool = False
@@ -28,60 +29,60 @@ class Audience:
 
 
 class ControllerLog(Protocol):
-    """The quorum's log, as far as the leader writes it."""
+    """The quorum's log, as its leader writes it."""
 
     def propose(self, batches: tuple[BatchFacts, ...], data: bytes | bytearray, epoch: int) -> bool:
         """Append batches, all of them or none; does not wait until they are durable.
 
         Returns:
-            False: nothing was appended; this node does not lead `epoch`, or the log does not end
-            where the first batch begins.
+            False: nothing was appended, because this node does not lead `epoch` or the log does not
+                end where the first batch begins.
         """
         ...
 
     def must_flush(self, more_bytes: int) -> bool:
-        """Whether an append of so many bytes must wait for a flush that is under way."""
+        """Whether an append of this many bytes must wait for a flush in progress."""
         ...
 
     def log_end(self) -> int:
-        """First offset not written yet (exclusive end)."""
+        """First offset not written yet."""
         ...
 
     def flushed_end(self) -> int:
-        """Up to where (exclusive) this node's log is durable."""
+        """First offset (exclusive end) that is not durable in this node's log."""
         ...
 
 
 class Watcher(Protocol):
-    """Hears when this node begins and ceases to be the active controller."""
+    """Receives the begin and end of this node's terms as active controller."""
 
     def on_active(self, image: MetadataImage) -> None:
-        """Decisions are taken from now on; `image` is the newest one that was decided."""
+        """Begin a term; `image` is the newest decided one."""
         ...
 
     def on_inactive(self) -> None:
-        """No more decisions; callers have not been told yet."""
+        """End the term; its pending decisions are not answered yet."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
-    """Typed view; names and defaults are Kafka's where it has them.
+    """Settings of the controller; names and defaults are Kafka's where it has them.
 
     Attributes:
         append_linger_ms: `controller.quorum.append.linger.ms`.
-        max_batch_bytes: of a batch; so many bytes are appended without waiting for more, too.
-        decisions_max: decisions that wait or are not committed yet; further ones are refused.
-        uncommitted_bytes_max: nothing more is decided while so much is not committed.
+        max_batch_bytes: limit of a batch; that many gathered bytes are appended at once.
+        decisions_max: limit of decisions that wait or are not committed yet; more are refused.
+        uncommitted_bytes_max: no decision is taken while more bytes than this are not committed.
         max_idle_interval_ms: `metadata.max.idle.interval.ms`; 0: no NoOp records.
         bootstrap: records of `bootstrap.checkpoint`, written if the log has none yet.
         bootstrap_problem: why they cannot be read; a controller that needs them resigns.
-        election_defaults: what the properties of this controller say of elections; its
-            `min.insync.replicas` goes into the bootstrap records, too.
-        registration: what this controller says of itself; None: it does not register.
+        election_defaults: election settings in this controller's properties; its
+            `min.insync.replicas` also goes into the bootstrap records.
+        registration: of this controller; None: it does not register.
         unclean_election_interval_ms: `unclean.leader.election.interval.ms`.
         rebalance_interval_ms: `leader.imbalance.check.interval.seconds`; 0: leadership does not
-            return by itself to the first replicas.
+            return to the preferred replicas by itself.
     """
 
     append_linger_ms: int = 25
@@ -99,11 +100,11 @@ class ControllerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerWorld:
-    """Everything outside of the controller.
+    """Ports of the controller.
 
     Attributes:
-        resign: this controller cannot continue, for the reason named; somebody else must lead.
-        audience: who would hear of a NoOp record.
+        resign: gives up leadership of the quorum, for the reason given.
+        audience: returns the replicas that would read a NoOp record.
     """
 
     log: ControllerLog

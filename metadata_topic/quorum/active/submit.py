@@ -1,4 +1,4 @@
-"""Decisions that coroutines ask for: a coroutine may be cancelled, a decision continues."""
+"""Decisions requested by coroutines: a coroutine may be cancelled, its decision continues."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -9,16 +9,16 @@ from metadata_topic.quorum.active.decisions import Done, Outcome
 from runtime.scheduler import Scheduler
 
 DECISION_TIMEOUT_MS: Final = 30_000
-"""How long a caller waits that does not say: Kafka's `request.timeout.ms`."""
+"""Default timeout of a caller: Kafka's `request.timeout.ms`."""
 
 R = TypeVar("R")
 
 Ask = Callable[[Callable[[Outcome[R]], None]], None]
-"""Asks for a decision; what it is given hears the outcome, once, perhaps at once."""
+"""Requests a decision; its argument is called once with the outcome, perhaps at once."""
 
 
 class DecisionTimedOut(KafkaError):
-    """A decision was not durable in time. It may still be carried out if it had begun."""
+    """A decision was not durable in time. If it had begun, its outcome is unknown."""
 
     code = ErrorCode.REQUEST_TIMED_OUT
 
@@ -26,12 +26,12 @@ class DecisionTimedOut(KafkaError):
 async def wait_for_all(
     tasks: Iterable["asyncio.Task[Any]"], timeout_ms: int, scheduler: Scheduler
 ) -> None:
-    """Wait until all tasks are done or the time is over; cancels none of them, raises nothing.
+    """Wait until all tasks are done or the time is over; cancels no task, raises nothing.
 
     Args:
-        tasks: what to wait for.
-        timeout_ms: how long, by the scheduler's clock.
-        scheduler: ends the waiting.
+        tasks: to wait for.
+        timeout_ms: longest wait, by the scheduler's clock.
+        scheduler: runs the timeout.
     """
     everything = asyncio.ensure_future(asyncio.wait(set(tasks)))
     late = asyncio.get_running_loop().create_future()
@@ -45,7 +45,7 @@ async def wait_for_all(
 
 
 async def outcome_of(ask: Ask[R]) -> R:
-    """Ask something that answers with a callback, and wait for it.
+    """Call a function that answers by callback, and wait for its outcome.
 
     Raises:
         The error of a `Failed`.
@@ -65,10 +65,10 @@ async def outcome_of(ask: Ask[R]) -> R:
 
 
 class SubmittedDecisions:
-    """Knows which decisions were asked for and not answered yet, be their callers gone or not.
+    """Keeps the decisions that are not answered yet, also after their callers are cancelled.
 
     Attributes:
-        under_way: one task for each; a stop waits for them.
+        under_way: one task per decision; a shutdown waits for them.
     """
 
     __slots__ = ("under_way",)
@@ -78,9 +78,9 @@ class SubmittedDecisions:
         self.under_way: set[asyncio.Task[object]] = set()
 
     async def submit(self, ask: Ask[R]) -> R:
-        """Ask for a decision, and wait for its outcome.
+        """Request a decision, and wait for its outcome.
 
-        If the caller is cancelled, the decision is `under_way` all the same until it is answered.
+        If the caller is cancelled, the decision stays in `under_way` until it is answered.
 
         Raises:
             The error of a `Failed`.
@@ -96,4 +96,4 @@ class SubmittedDecisions:
     def _task_done(self, task: "asyncio.Task[R]") -> None:
         self.under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # seen: a cancelled caller does not collect it
+            task.exception()  # mark as retrieved: a cancelled caller does not collect it

@@ -1,20 +1,18 @@
 """One term of the active controller: decisions in flight on the newest decided image.
 
-A decision goes through four places, always in the order in which it was asked for: it waits, is
-taken (in steps, if it is large, with other work of the loop in between), is gathered with others
-into one append, and is in flight until it is committed and visible here. Only then it is answered.
+A decision goes through four stages, always in the order of the requests. It waits
+(`WaitingDecisions`). It is taken here, in steps if it is large, with other work of the loop in
+between. It is gathered with others into one append (`decision_appends`). It is in flight until it
+is committed and visible here (`DecisionsInFlight`). Only then it is answered.
 
-The first is in `waiting_decisions`, taking them is here, appending in `decision_appends`, and the
-last in `decisions_in_flight`.
+Each is taken on the *decided* image: the committed one and all decisions since. So its answer, also
+a refusal, may depend on records that are not committed yet. Therefore an answer without records,
+too, waits until all earlier decisions are committed.
 
-Each is taken on the *decided* image: the committed one and everything decided since. So its answer,
-be it a refusal, may rest on records that are not committed yet; therefore also an answer without
-records waits until everything decided before is committed.
-
-Nothing of a term outlives it. At its end a caller whose change is not carried out is told that this
-is no controller: a broker then asks the next one. A caller whose records may be in the log is told
-that its time is over, and only the client decides whether to ask again.
-DIFFERS: Kafka says NOT_CONTROLLER to both, and its brokers do a change twice.
+Nothing of a term outlives it. At its end a caller whose change is not written gets
+NotControllerError: a broker then asks the next controller. A caller whose records may be in the log
+gets DecisionTimedOut, and the client decides whether to retry. DIFFERS: Kafka answers
+NOT_CONTROLLER to both, and its brokers make a change twice.
 
 Callback-based, on the loop's thread.
 """
@@ -46,16 +44,16 @@ from runtime.scheduler import Timer
 from runtime.work import Steps
 
 _DECISIONS_PER_SLICE: Final = 8
-"""Small decisions that are taken without a pause: some milliseconds."""
+"""Small decisions taken without a pause: some milliseconds."""
 
 
 class ControllerTerm:
-    """See the module.
+    """The decisions of one term.
 
     Attributes:
         epoch: of the quorum.
         decided: the newest decided image.
-        is_over: nothing of this term counts any more.
+        is_over: the term has ended.
     """
 
     def __init__(
@@ -64,10 +62,10 @@ class ControllerTerm:
         """Begin a term; `begin` takes its first decisions.
 
         Args:
-            world: what the controller stands on.
+            world: ports of the controller.
             epoch: of the quorum, led by this node.
-            image: everything before the log's end is applied in it, or in a dead transaction.
-            fail: ends the term because it cannot continue.
+            image: has all records before the log's end, except those of an open transaction.
+            fail: called with the reason if the term cannot continue.
         """
         self.epoch = epoch
         self.decided = image
@@ -93,18 +91,18 @@ class ControllerTerm:
 
     @property
     def decision_count(self) -> int:
-        """Decisions that wait, are under way, or are not committed yet."""
+        """Number of decisions that wait, are in progress, or are not committed yet."""
         return len(self._waiting) + len(self._in_flight) + (self._current is not None)
 
     @property
     def is_appended(self) -> bool:
-        """Whether all that was decided is in the log."""
+        """Whether all decisions taken are in the log."""
         return self._appends.is_empty
 
     # -- begin and end --------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Write what a new controller owes the log, and look after idle times."""
+        """Queue the first decisions of a controller, and start the NoOp timer."""
         beginning = begin_term(self.decided, self._place(self._world.log.log_end()))
         self.decided = beginning.image
         if beginning.data is not None:
@@ -123,7 +121,7 @@ class ControllerTerm:
             self._fail(f"the first records of a controller cannot be written: {outcome.error}")
 
     def end(self, why: str) -> None:
-        """Drop everything that is not committed; tell all who wait."""
+        """Drop all decisions that are not committed, with an answer to each caller."""
         self.is_over = True
         if self._slice_timer is not None:
             self._slice_timer.cancel()
@@ -137,7 +135,7 @@ class ControllerTerm:
             decision.answer(Failed(error))
 
     def _take_current(self) -> list[Decision[Any]]:
-        """Take out the decision under way, if there is one, without an answer."""
+        """Remove the decision in progress, if any, without an answer."""
         current = [] if self._current is None else [self._current]
         if self._steps is not None:
             self._steps.close()
@@ -147,22 +145,22 @@ class ControllerTerm:
     # -- decisions ------------------------------------------------------------------------------
 
     def add(self, decision: Decision[Any], timeout_ms: int) -> None:
-        """Queue a decision; its caller waits so long at most."""
+        """Queue a decision with the longest wait of its caller."""
         self._waiting.add(decision, timeout_ms=timeout_ms)
         self._arm()
 
     def _add_own(self, decide: Decide[None], done: Callable[[Outcome[None]], None]) -> None:
-        """Queue a decision that nobody waits for: it has no deadline."""
+        """Queue a decision without a caller, and so without a timeout."""
         self._waiting.add(Decision(decide, done, asked_ms=self._now()), timeout_ms=None)
         self._arm()
 
     def when_quiet(self, do: Callable[[], None]) -> None:
-        """See `ControllerLoop.when_quiet`; decisions that wait come after it."""
+        """Call `do` once the log has all decisions taken; waiting decisions come after it."""
         self._quiet = do
         self._arm()
 
     def _is_quiet_now(self) -> bool:
-        """Do what waits for it, if all that was decided is in the log; else `on_appended` does."""
+        """Call the waiting function if the log has all decisions taken; else `on_appended` does."""
         if self._quiet is None:
             return True
         if self._appends.is_empty:
@@ -179,11 +177,11 @@ class ControllerTerm:
             self._run_slice()
 
     def _run_slice(self) -> None:
-        """Take some small decisions, or a step of a large one; then others have the loop."""
+        """Take some small decisions, or one step of a large one; then yield the loop."""
         self._slice_timer = None
         for _ in range(_DECISIONS_PER_SLICE):
             if self._steps is None and not self._begin_next():
-                return  # nothing to do, or `settle` continues
+                return  # no decision can be taken; `settle` arms the next slice
             if not self._step() or self.is_over:
                 break
         if self._steps is not None or self._waiting:
@@ -209,7 +207,7 @@ class ControllerTerm:
         return True
 
     def _follow_log(self) -> None:
-        """Control records of the quorum's own may have gone into the log since."""
+        """Move the decided image behind control records that the quorum has appended since."""
         end_offset = self._world.log.log_end()
         if self._appends.is_empty and end_offset > self.decided.provenance.end_offset:
             provenance = Provenance(end_offset - 1, self.epoch, self._world.clock.wall_ms())
@@ -220,14 +218,14 @@ class ControllerTerm:
         return BatchPlace(base_offset, self.epoch, self._world.clock.wall_ms(), flushed_end)
 
     def _step(self) -> bool:
-        """Continue with the decision under way; whether it is taken now."""
+        """Run the next step of the decision in progress; returns whether it is taken now."""
         assert self._steps is not None
         try:
             next(self._steps)
         except StopIteration as end:
             response, prepared = end.value
             self._taken(Done(response), prepared)
-        except Exception as error:  # noqa: BLE001  (nothing is written yet: its caller is told)
+        except Exception as error:  # noqa: BLE001  (nothing is written yet: the caller gets the error)
             self._taken(Failed(error), None)
         else:
             collect_after_step()
@@ -263,21 +261,20 @@ class ControllerTerm:
     # -- the log --------------------------------------------------------------------------------
 
     def on_appended(self) -> None:
-        """Everything that was decided so far is in the log."""
+        """All decisions taken so far are in the log."""
         self._appended = self.decided
         if self._quiet is not None:
             self._arm()
 
     def on_broken(self, reason: str) -> None:
-        """The log takes no more of this term."""
+        """End the term: the log takes no more of its appends."""
         self._fail(reason)
 
     def on_not_appended(self, error: KafkaError) -> None:
-        """Nothing was written, and the log continues.
+        """Drop the decisions since the last append: nothing was written, and the log continues.
 
-        Forget what was decided since the last append.
-
-        Descriptors or memory ran out, say. The decision under way rests on what is forgotten, too.
+        Causes are a lack of descriptors or memory. The decision in progress is dropped too, because
+        it is based on the dropped ones.
         """
         if self._appended is None:
             self._fail(f"the first append of a term failed: {error!r}")
@@ -292,7 +289,7 @@ class ControllerTerm:
             decision.answer(Failed(UnwrittenDecisionError(f"the change is not written: {error}")))
 
     def settle(self, ready: int, image: MetadataImage) -> None:
-        """Answer what is committed and visible.
+        """Answer decisions that are committed and visible.
 
         Args:
             ready: everything below (exclusive) is committed, and applied on this node.
@@ -300,7 +297,7 @@ class ControllerTerm:
         """
         is_quiet = self._appends.is_empty and self._steps is None
         if is_quiet and image.provenance.end_offset == self.decided.provenance.end_offset:
-            self.decided = image  # equal to ours; so one of the two need not be kept
+            self.decided = image  # equal to ours: keep only one of the two
             if self._appended is not None:
                 self._appended = image
         self._appends.on_committed(ready)
@@ -317,4 +314,4 @@ def _no_op(_image: MetadataImage) -> ControllerResult[None]:
 
 
 def _ignore(_outcome: Outcome[None]) -> None:
-    """Nobody asked for it."""
+    """Ignore the outcome of a decision without a caller."""

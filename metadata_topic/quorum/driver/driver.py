@@ -1,4 +1,4 @@
-"""Carries out what the Raft core wants, and tells it what came of it.
+"""Executes the effects of the Raft core, and returns their results to it as events.
 
     driver = RaftDriver(core, world)
     driver.start(Started(...))
@@ -6,13 +6,13 @@
     driver.propose(batches, data, epoch)             # from the active controller
     driver.close(done)
 
-On the loop's thread only, without asyncio: the simulator runs the same code. What waits for the
-disk is work for a pool, votes in one queue (`quorum_state_writer`), the log in another
-(`log_work`), so that neither holds up the other. A message leaves once the vote or epoch that it
-depends on is durable, and waits for nothing else (`outgoing_messages`).
+On the loop's thread only, without asyncio: the simulator runs the same code. Work that waits for
+the disk runs on a pool, votes in one queue (`QuorumStateWriter`), the log in another (`log_work`),
+so that neither delays the other. A message is sent once the vote or epoch that it depends on is
+durable, and waits for nothing else (`outgoing_messages`).
 
-The core is never entered twice: what happens while a step is carried out waits for its end. The
-listener is told after the step, one thing at a time; it may propose and close from there.
+The core is never entered twice: events during a step wait for its end. The listener is called after
+the step, one event at a time; it may propose and close from there.
 """
 
 import logging
@@ -76,16 +76,16 @@ class RaftFailureError(TidemarkError):
 
 
 class RaftDriver:
-    """See the module.
+    """Runs one Raft core; on the loop's thread.
 
     Attributes:
         core: the replica; read it, never step it.
-        metrics: see there.
-        failure: what ended the replica; None while it is well.
+        metrics: of the replica.
+        failure: error that ended the replica; None while it runs.
     """
 
     def __init__(self, core: RaftCore, world: DriverWorld) -> None:
-        """Take the parts; nothing happens before `start`."""
+        """Take the parts; no effect before `start`."""
         self.core = core
         self.failure: BaseException | None = None
         self._log, self._listener = world.log, world.listener
@@ -113,10 +113,10 @@ class RaftDriver:
         self._closed: Callable[[], None] | None = None
         self._is_started = self._is_over = False
 
-    # -- what happens ---------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------
 
     def start(self, event: Started) -> None:
-        """Begin, with what was found on the disk."""
+        """Begin, with the state found on the disk."""
         self._is_started = True
         self._log.on_offline = self._log_failed
         self._handle(event)
@@ -125,7 +125,7 @@ class RaftDriver:
     def receive(self, request: Request, respond: Respondent) -> None:
         """Take a request of another replica; `respond` is called at most once, perhaps at once.
 
-        Before the start it is dropped: the listener opens first, and the other asks again.
+        Before the start it is dropped: the listener opens first, and the sender retries.
         """
         if self._is_started and not self._is_over:
             token = self._answers.expect(respond)
@@ -135,11 +135,11 @@ class RaftDriver:
         """Append batches as the leader of `epoch`, all or none; they are not durable yet.
 
         Returns:
-            False: this node does not lead `epoch`, or its log does not end where they begin.
+            False: this node does not lead `epoch`, or its log does not end where the batches begin.
 
         Raises:
-            KafkaError: nothing could be written for a reason outside of the disk, descriptors or
-                memory; nothing was appended and the log continues.
+            KafkaError: nothing was written, for a lack of descriptors or memory; the log takes
+                further appends.
         """
         can_append = self._leads(epoch) and not self._is_stepping and not self._is_over
         if not can_append or batches[0].base_offset != self._log.end_offset:
@@ -149,7 +149,7 @@ class RaftDriver:
             self._log.append(data, timestamp_ms=self._clock.wall_ms())
         except Exception as error:
             if not (isinstance(error, KafkaError) and self._log.is_untouched(before)):
-                self._fail(error)  # nobody knows what is in the log now
+                self._fail(error)  # the content of the log is unknown now
             raise
         end = batches[-1].end_offset
         self.metrics.appended(end - before, end)
@@ -159,35 +159,35 @@ class RaftDriver:
     def grant_append(self) -> None:
         """Append the control records that wait for it (`QuorumListener.on_append_awaited`), if any.
 
-        Not while the listener has batches that it has given offsets and not proposed.
+        Not while the listener has batches with offsets that it has not proposed.
         """
         self._handle(AppendGranted())
 
     def note_snapshot(self, event: SnapshotWritten) -> None:
-        """This node has made a snapshot."""
+        """Report a snapshot made by this node."""
         self._handle(event)
 
     def note_log_start(self, event: LogStartRaised) -> None:
-        """Old snapshots, and the log before the oldest that is left, are gone."""
+        """Report that old snapshots, and the log before the oldest one left, are deleted."""
         self._handle(event)
 
     def resign(self, reason: str) -> None:
-        """Let somebody else lead."""
+        """Give up leadership of the quorum."""
         log.error("this node gives the lead up: %s", reason)
         self._handle(Resign(self._rng.random()))
 
     def set_able_to_lead(self, *, is_able: bool) -> None:
-        """Let this replica stand and lead, or do neither."""
+        """Allow or forbid this replica to stand for election and to lead."""
         self._handle(AbleToLead(is_able, self._rng.random()))
 
     def fail(self, error: BaseException) -> None:
-        """End the replica where it is, because what stands on it cannot continue."""
+        """Stop the replica at once, because a part of the node above it cannot continue."""
         self._fail(error)
 
     def close(self, done: Callable[[], None]) -> None:
-        """Hand the lead over and finish the work under way; then `done`, once.
+        """Hand over leadership and finish the work in progress; then call `done`, once.
 
-        Fine to call before `start`, which then does not come.
+        May be called before `start`, which must not follow then.
         """
         self._closed = done
         if self._is_over or not self._is_started:
@@ -208,7 +208,7 @@ class RaftDriver:
             with self.metrics.busy_ms.taken():
                 while self._events and not self._is_over:
                     self._step(self._events.popleft())
-        except Exception as error:  # a bug, or the disk: nobody knows what is on it
+        except Exception as error:  # a bug, or a failed disk: its content is unknown
             log.exception(Incident.DEFECT.line(what="the replica of the metadata log fails"))
             self._fail(error)
         finally:
@@ -231,10 +231,8 @@ class RaftDriver:
                 notice = self._notices.popleft()
                 try:
                     notice()
-                except Exception as error:  # a bug: what stands on the log has missed something
-                    log.exception(
-                        Incident.DEFECT.line(what="what stands on the metadata log fails")
-                    )
+                except Exception as error:  # a bug: the listener has missed an event
+                    log.exception(Incident.DEFECT.line(what="a listener of the metadata log fails"))
                     self._fail(error)
         finally:
             self._is_notifying = False
@@ -249,14 +247,14 @@ class RaftDriver:
         self._log_work.stop()
         self._notices.append(partial(self._listener.on_failure, error))
         if self._closed is not None:
-            self._notices.append(self._end)  # the core will not say `Closed` any more
+            self._notices.append(self._end)  # the core will not return `Closed` any more
         if not self._is_stepping:
             self._notify()
 
     def _log_failed(self, error: OSError) -> None:
-        """The log is offline, whoever has found out; on any thread.
+        """Stop the replica, because the log is offline; on any thread.
 
-        It ends the replica once the caller has returned: that may be one of those who are ended.
+        It stops once the caller has returned, since the caller may be one of the parts that stop.
         """
         failure = KafkaStorageError(f"{self._log.partition_log.directory} is offline: {error}")
         failure.__cause__ = error
@@ -309,7 +307,7 @@ class RaftDriver:
             case _:
                 assert_never(effect)
 
-    # -- what comes of effects ------------------------------------------------------------------
+    # -- results of effects ----------------------------------------------------------------------
 
     def _persisted(self, number: int) -> None:
         self._messages.persisted(number)
@@ -337,7 +335,7 @@ class RaftDriver:
         self._handle(Tick(self._rng.random()))
 
     def _end(self) -> None:
-        """Take no more events; what is under way on the disk ends first."""
+        """Take no more events; work in progress on the disk is finished first."""
         self._is_over = True
         self._wake_at(None)
         self._log_work.stop()

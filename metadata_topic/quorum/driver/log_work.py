@@ -1,11 +1,11 @@
-"""Carries out what the Raft core wants of the metadata log and of fetched snapshots.
+"""Executes the Raft core's effects on the metadata log and on fetched snapshots.
 
-Appends go to the page cache at once. All that waits for the disk is done on the pool, in the order
-of the effects: fsyncs, truncations, chunks of a snapshot. What cuts the log waits until nobody uses
-it beside the loop (`log_gate`), and nobody does before the core knows of the cut.
+Appends go to the page cache at once. All that waits for the disk runs on the pool, in the order of
+the effects: fsyncs, truncations, chunks of a snapshot. A cut of the log waits until no pool thread
+uses it (`gate`), and none may use it before the core has processed the cut.
 
-A flush leaves a line in the note of what is flushed (`flushed_end_note`). Nobody waits for that
-line's own fsync: a power cut takes at most what was noted in the last second.
+A flush adds a line to the note of what is flushed (`flushed_end_note`). No work waits for the fsync
+of that line: a power cut loses at most the lines of the last second.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ from runtime.work import WorkQueue
 T = TypeVar("T")
 
 LINES_FSYNC_MS: Final = 1_000
-"""So long after a flush its note is durable, too."""
+"""Delay from a flush to the fsync of its line in the note."""
 
 LogEffect = (
     Append
@@ -54,7 +54,7 @@ LogEffect = (
 
 
 class LogWork:
-    """See the module; use it from the loop's thread only."""
+    """Executes effects on the log; used from the loop's thread only."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class LogWork:
         """Take the parts.
 
         Args:
-            world: its log and snapshots are changed.
-            metrics: count it.
-            queue: does the work that is waited for.
-            line_queue: makes lines of the note durable; it holds up nothing.
-            handle: hears on the loop what came of an effect.
+            world: has the log and the snapshots to change.
+            metrics: get the counts and durations.
+            queue: runs the work that the core waits for.
+            line_queue: makes lines of the note durable, apart from the other work.
+            handle: called on the loop with the result of an effect.
         """
         self._log, self._snapshots = world.log, world.snapshots
         self._clock, self._scheduler = world.ports.clock, world.ports.scheduler
@@ -83,7 +83,7 @@ class LogWork:
         self._is_over = False
 
     def do(self, effect: LogEffect) -> None:
-        """Carry an effect out, or queue it.
+        """Execute an effect, or queue it.
 
         Raises:
             KafkaError, OSError: an append failed.
@@ -117,7 +117,7 @@ class LogWork:
                 assert_never(effect)
 
     def stop(self) -> None:
-        """Begin nothing more by itself; what is queued is done."""
+        """Start no more work; queued work is finished."""
         self._is_over = True
         if self._line_timer is not None:
             self._line_timer.cancel()
@@ -136,7 +136,7 @@ class LogWork:
     def _append(self, effect: Append) -> None:
         batches = effect.batches
         if batches[-1].end_offset <= self._log.end_offset:
-            return  # this leader's own, which are there already
+            return  # the leader's own batches, which it has appended already
         self._log.append_fetched(effect.data, timestamp_ms=self._clock.wall_ms())
         self._metrics.fetched(batches[-1].end_offset - batches[0].base_offset)
         if self._log.wants_flush:
@@ -166,16 +166,16 @@ class LogWork:
     # -- what cuts the log ----------------------------------------------------------------------
 
     def _alone(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
-        """Change the log beside the loop, once nobody else uses it there."""
+        """Change the log on the pool, once nothing else uses it there."""
         gate = self._log.gate
 
         def finish(result: T) -> None:
-            done(result)  # the core and the listeners know of it before anybody reads on
+            done(result)  # the core and the listeners process it before any further read
             gate.open()
 
         self._queue.add(work, finish, first=gate.shut)
 
     def _truncate(self, end_offset: int) -> None:
-        """Cut the log, and make what is left durable: the core counts on it."""
+        """Cut the log and make the rest durable, on which the core depends."""
         self._log.truncate_to(end_offset)
         self._log.flush()

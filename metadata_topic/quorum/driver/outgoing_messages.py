@@ -1,10 +1,10 @@
-"""Requests and answers on their remedy: each leaves once the vote or epoch it names is durable.
+"""Outgoing requests and responses: each is sent once its vote or epoch is durable.
 
-A message waits for nothing else: not for the log, and not for a newer state of `quorum-state` than
-the one that it names.
+A message waits for nothing else: neither for the log nor for a newer state of `quorum-state` than
+the one it names.
 
-Thousands of Fetches may have waited for the same commit. Then `FETCHES_PER_ITERATION` are answered
-at once, and other work of the loop comes in between.
+Thousands of Fetches may wait for the same commit. Then `FETCHES_PER_ITERATION` are answered at
+once, and other work of the loop runs before the next ones.
 """
 
 from collections import deque
@@ -19,23 +19,23 @@ from metadata_topic.raft.events import Answered
 from metadata_topic.raft.messages import FetchResponse
 
 FETCHES_PER_ITERATION: Final = 50
-"""So many Fetches are answered without a pause: with all that follows some 10 ms of the loop."""
+"""Fetches answered without a pause: some 10 ms of the loop with all that follows."""
 
 Message = Send | Respond | RespondRecords | RespondChunk
 
 
 class OutgoingMessages:
-    """See the module; on the loop's thread."""
+    """Queue of messages; on the loop's thread."""
 
     def __init__(
         self, world: DriverWorld, answers: Answers, answered: Callable[[Answered], None]
     ) -> None:
-        """Begin with nothing that waits; nothing is durable yet.
+        """Begin with an empty queue and no durable state.
 
         Args:
-            world: its transport takes requests.
-            answers: knows who waits for which answer.
-            answered: told once of each request that was sent, that its answer, or none, is here.
+            world: has the transport for requests.
+            answers: has the respondents of received requests.
+            answered: called once for each request sent, with its answer or without any.
         """
         self._transport, self._scheduler = world.transport, world.ports.scheduler
         self._rng = world.ports.rng
@@ -46,11 +46,11 @@ class OutgoingMessages:
         self._fetches_now = 0
 
     def begin_iteration(self) -> None:
-        """The loop has had time for others."""
+        """Begin a new iteration of the loop, with a full budget of Fetches."""
         self._fetches_now = 0
 
     def send(self, message: Message) -> None:
-        """Let a message leave, now or once what it names is durable."""
+        """Send a message, now or once the state it names is durable."""
         leave = partial(self._leave, message)
         match message:
             case RespondRecords() | Respond(response=FetchResponse()):
@@ -61,7 +61,7 @@ class OutgoingMessages:
             self._held.append((message.after, leave))
 
     def persisted(self, number: int) -> None:
-        """All states up to `number` (inclusive) are durable: what waited for them leaves."""
+        """Take all states up to `number` (inclusive) as durable, and send what waited for them."""
         self._durable = number
         ready = [leave for after, leave in self._held if after <= number]
         self._held = [one for one in self._held if one[0] > number]
@@ -70,7 +70,7 @@ class OutgoingMessages:
             leave()
 
     def forget(self) -> None:
-        """Let nothing leave that still waits."""
+        """Drop all waiting messages."""
         self._held.clear()
         self._fetches.clear()
 
@@ -109,7 +109,7 @@ class OutgoingMessages:
         now = [
             self._fetches.popleft() for _ in range(min(FETCHES_PER_ITERATION, len(self._fetches)))
         ]
-        if self._fetches:  # before an answer that cannot be given ends this iteration
+        if self._fetches:  # before an answer that fails ends this iteration
             self._scheduler.call_later(0, self._answer_more)
         for leave in now:
             leave()

@@ -1,4 +1,4 @@
-"""What the driver of the Raft core stands on, and who listens to it."""
+"""Ports of the Raft core's driver, and its listener."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from runtime.ports import Ports
 
 
 class Transport(Protocol):
-    """The way to the other replicas."""
+    """Sends requests to other replicas."""
 
     def send(
         self,
@@ -25,23 +25,23 @@ class Transport(Protocol):
         """Send a request.
 
         Args:
-            to: whom to.
-            request: what.
-            timeout_ms: `done` is called by then.
+            to: the receiver.
+            request: the message.
+            timeout_ms: `done` is called within this time.
             done: called once on the loop, never before `send` returns; None: no answer came.
         """
         ...
 
 
 class SnapshotStore(Protocol):
-    """Snapshots on this disk, and one that is being fetched. Its calls may wait for the disk."""
+    """Snapshots on this disk, and the one being fetched. Calls may wait for the disk."""
 
     def read_chunk(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> bytes | None:
-        """Bytes of a snapshot; None if it is not here any more."""
+        """Read bytes of a snapshot; None if it was deleted."""
         ...
 
     def write_chunk(self, snapshot_id: SnapshotId, position: int, data: bytes) -> int:
-        """Write bytes of the one that is being fetched; position 0 begins again.
+        """Write bytes of the snapshot being fetched; position 0 begins again.
 
         Returns:
             The position after them.
@@ -51,25 +51,25 @@ class SnapshotStore(Protocol):
     def install(
         self, snapshot_id: SnapshotId, size_bytes: int
     ) -> SnapshotInstalled | SnapshotRefused:
-        """Check what was fetched, give it its name, and let the log begin again at its end."""
+        """Check the fetched snapshot, give it its name, and restart the log at its end."""
         ...
 
     def drop_chunks(self) -> None:
-        """Forget the one that is being fetched."""
+        """Drop the snapshot being fetched."""
         ...
 
 
 class QuorumListener(Protocol):
-    """Hears what happens to this replica, in order, each call after the one before returned."""
+    """Receives events of this replica, in order; each call follows the return of the last one."""
 
     def on_role(self, change: RoleChanged) -> None:
-        """Role, epoch or leader are others now."""
+        """Role, epoch or leader changed."""
         ...
 
     def on_append_awaited(self) -> None:
-        """Control records are to be appended.
+        """The core has control records to append.
 
-        `RaftDriver.grant_append`, once nothing else waits.
+        Call `RaftDriver.grant_append` once no proposal is in preparation.
         """
         ...
 
@@ -78,7 +78,7 @@ class QuorumListener(Protocol):
         ...
 
     def on_snapshot_installed(self, event: SnapshotInstalled) -> None:
-        """A fetched snapshot stands for everything that was applied before."""
+        """A fetched snapshot replaces everything applied so far."""
         ...
 
     def on_leader_log_start(self, offset: int) -> None:
@@ -86,21 +86,21 @@ class QuorumListener(Protocol):
         ...
 
     def on_failure(self, error: BaseException) -> None:
-        """The node cannot continue; told once."""
+        """The replica cannot continue; called once."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverWorld:
-    """Everything outside of the driver.
+    """Ports of the driver.
 
     Attributes:
         log: the metadata log, opened.
         state_file: quorum-state.
-        snapshots: see SnapshotStore.
-        transport: to the others.
-        listener: hears of changes.
-        ports: its pool `log-commit` makes votes and the log durable, `log-reads` reads what is not
+        snapshots: on this node's disk.
+        transport: to the other replicas.
+        listener: receives changes.
+        ports: the pool `log-commit` makes votes and the log durable, `log-reads` reads what is not
             in memory.
     """
 

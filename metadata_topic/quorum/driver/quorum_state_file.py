@@ -1,12 +1,12 @@
 """The file `quorum-state`: the highest epoch seen and this replica's vote in it.
 
 One line of JSON. Version 0 belongs to kraft.version 0 and repeats the configured voters; version 1
-carries the directory id of whom it voted for. Written as a whole (temp, fsync, rename) before
-anything that depends on it is answered.
+has the directory id of the candidate voted for. It is written as a whole (temp, fsync, rename)
+before any answer that depends on it.
 
-Kafka's file has no checksum, so one flipped bit makes epoch 7 into 3, or votes for somebody else.
+Kafka's file has no checksum, so one flipped bit can turn epoch 7 into 3, or name another candidate.
 Ours ends with one more field, the CRC-32C of the file without that field. Kafka ignores it, and
-writes the file without it: then there is nothing to check.
+writes the file without it; such a file is not checked.
 
 Source: files of Apache Kafka 4.3.1; KIP-595, KIP-853 for version 1.
 """
@@ -40,11 +40,11 @@ _FIELDS: Final = (
 
 
 class QuorumStateError(UnusableMetadataError):
-    """The file does not hold what it must. Fatal: a forgotten vote could be given twice."""
+    """The file is unreadable. Fatal: a forgotten vote could be given twice."""
 
 
 def dump_quorum_state(election: ElectionState, *, kraft_version: int, voters: VoterSet) -> bytes:
-    """Write the file's content in the version that `kraft_version` asks for."""
+    """Encode the file's content in the version that belongs to `kraft_version`."""
     leader_id = _NONE if election.leader_id is None else election.leader_id
     voted_id = _NONE if election.voted is None else election.voted.id
     fields: dict[str, object]
@@ -87,10 +87,10 @@ def _without_checksum(data: bytes) -> bytes:
 
 
 def parse_quorum_state(data: bytes) -> ElectionState:
-    """Read the file's content, either version, with or without our checksum.
+    """Decode the file's content, of either version, with or without our checksum.
 
     Raises:
-        QuorumStateError: another version, or not what the version or the checksum says.
+        QuorumStateError: unknown version, or wrong fields or checksum.
     """
     try:
         fields = json.loads(_without_checksum(data))
@@ -121,18 +121,18 @@ class QuorumStateFile:
         self._disk = disk
 
     def read(self) -> ElectionState:
-        """What was persisted last; the start of everything if there is no file.
+        """Return the last persisted state; the initial one if there is no file.
 
         Raises:
-            QuorumStateError: there is a file that cannot be read.
+            QuorumStateError: the file cannot be read.
         """
         return self.find() or ElectionState()
 
     def find(self) -> ElectionState | None:
-        """What was persisted last; None if there is no file.
+        """Return the last persisted state; None if there is no file.
 
         Raises:
-            QuorumStateError: there is a file that cannot be read.
+            QuorumStateError: the file cannot be read.
         """
         try:
             data = self._disk.read_file(self._path)
@@ -149,34 +149,34 @@ class QuorumStateFile:
             ) from error
 
     def write(self, election: ElectionState, *, kraft_version: int, voters: VoterSet) -> None:
-        """Persist; returns after fsync of file and directory."""
+        """Persist the state; returns after fsync of file and directory."""
         data = dump_quorum_state(election, kraft_version=kraft_version, voters=voters)
         self._disk.atomic_write(self._path, with_checksum(data))
 
 
 class QuorumStateWriter:
-    """Writes one state after the other; use it from the loop's thread only.
+    """Writes states one after the other; used from the loop's thread only.
 
-    A write of `quorum-state` takes an fsync. What comes meanwhile waits, and of that only the
-    newest is written: it contains the others, as the core never takes back a vote or an epoch.
+    A write of `quorum-state` takes an fsync. Of the states that arrive meanwhile only the newest is
+    written: it includes the others, as the core never takes back a vote or an epoch.
     """
 
     def __init__(
         self, file: QuorumStateFile, queue: WorkQueue, persisted: Callable[[int], None]
     ) -> None:
-        """Begin with nothing to write.
+        """Begin with no state to write.
 
         Args:
             file: `quorum-state`.
-            queue: nothing else is in it.
-            persisted: told on the loop, by the number of the effect; everything of a lower number
-                is durable, too.
+            queue: has no other work.
+            persisted: called on the loop with the number of an effect; all effects of lower numbers
+                are durable, too.
         """
         self._file, self._queue, self._persisted = file, queue, persisted
         self._next: Persist | None = None
 
     def write(self, effect: Persist) -> None:
-        """Make a state durable; `persisted` hears of it, or of a newer one."""
+        """Make a state durable; `persisted` is called for it, or for a newer one."""
         self._next = effect
         if self._queue.is_idle:
             self._write_next()

@@ -1,6 +1,6 @@
-"""What is counted of one replica of the quorum; names are Kafka's, `tidemark_` ones are ours.
+"""Metrics of one replica of the quorum; names are Kafka's, `tidemark_` ones are ours.
 
-Source: raft-metrics of Apache Kafka 4.3. Rates are counters here, whose rate Prometheus makes.
+Source: raft-metrics of Apache Kafka 4.3. Kafka's rates are counters here; Prometheus derives rates.
 """
 
 from collections import deque
@@ -16,23 +16,23 @@ from runtime.metrics import Labelled, Recent, Registry
 
 _RAFT: Final = "kafka_server_raft_metrics_"
 _WAITING_MAX: Final = 1_000
-"""Appends whose commit is timed at once; further ones in between are not."""
+"""Appends whose commit is timed at once; more appends in between are not timed."""
 _VOTED = {Role.UNATTACHED, Role.PROSPECTIVE}
 _STANDING = {Role.PROSPECTIVE, Role.CANDIDATE}
 
 
 class RaftMetrics:
-    """Numbers of one replica.
+    """Metrics of one replica.
 
     Attributes:
-        fsync_ms: how long the log took to become durable.
+        fsync_ms: duration of fsyncs of the log.
         commit_ms: from an append here, as leader, to its commit.
-        apply_ms: from a commit that was heard of to an image with it.
-        busy_ms: how long each turn of the replica took.
+        apply_ms: from the arrival of a commit to an image with it.
+        busy_ms: duration of each step of the replica.
     """
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
-        """Make the metrics; gauges follow with `show`."""
+        """Make the counters and histograms; `show` makes the gauges."""
         self._registry, self._clock = registry, clock
         self.fsync_ms = registry.histogram(
             "tidemark_metadata_fsync_time_ms", "How long the metadata log took to become durable."
@@ -57,34 +57,34 @@ class RaftMetrics:
         self._unapplied: deque[tuple[int, int]] = deque()
         self._stands_since_ms: int | None = None
 
-    # -- what happens ---------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------
 
     def appended(self, records: int, end_offset: int) -> None:
-        """This leader appended records; its log ends at `end_offset` (exclusive) now."""
+        """Count records appended as leader; the log now ends at `end_offset` (exclusive)."""
         self._appended.inc(records)
         self._remember(self._uncommitted, end_offset)
 
     def fetched(self, records: int) -> None:
-        """Records of the leader were appended here."""
+        """Count records appended from the leader's log."""
         self._fetched.inc(records)
 
     def committed(self, offset: int) -> None:
-        """Everything below `offset` (exclusive) is committed."""
+        """Time the commits of everything below `offset` (exclusive)."""
         for took_ms in self._passed(self._uncommitted, offset):
             self.commit_ms.observe(took_ms)
             self._commits.note(took_ms)
         self._remember(self._unapplied, offset)
 
     def applied(self, end_offset: int) -> None:
-        """Everything below `end_offset` (exclusive) is in an image."""
+        """Time the images with everything below `end_offset` (exclusive)."""
         for took_ms in self._passed(self._unapplied, end_offset):
             self.apply_ms.observe(took_ms)
 
     def on_role(self, change: RoleChanged) -> None:
-        """Role, epoch or leader are others now."""
+        """Take a change of role, epoch or leader."""
         now_ms = self._clock.monotonic_ms()
         if change.role is not Role.LEADER:
-            self._uncommitted.clear()  # whoever leads next decides about them
+            self._uncommitted.clear()  # the next leader decides about them
         if change.role in _STANDING and self._stands_since_ms is None:
             self._stands_since_ms = now_ms
         elif change.role in (Role.LEADER, Role.FOLLOWER) and self._stands_since_ms is not None:
@@ -102,10 +102,10 @@ class RaftMetrics:
             took.append(now_ms - waiting.popleft()[1])
         return took
 
-    # -- what is asked for ----------------------------------------------------------------------
+    # -- gauges ---------------------------------------------------------------------------------
 
     def show(self, core: RaftCore) -> None:
-        """Let gauges ask a core that has started."""
+        """Make gauges of a core that has started."""
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
             "current_leader": (
                 "Who leads the epoch; -1 unknown.",
@@ -189,7 +189,7 @@ class RaftMetrics:
 
 
 def state_of(core: RaftCore) -> str:
-    """What a replica is, in the words of Kafka's current-state."""
+    """State of a replica, in the words of Kafka's current-state metric."""
     role, has_voted = core.role, core.election.voted is not None
     if role is Role.RESIGNED:
         return Role.UNATTACHED.value

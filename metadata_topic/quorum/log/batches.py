@@ -4,10 +4,9 @@ As Kafka writes them: uncompressed, CreateTime, one timestamp for all records of
 epoch in every header. Control batches may hold several control records: the first batch of an epoch
 has LEADER_CHANGE and, once, the voters; the first of a snapshot its header and the voters.
 
-Each batch of our log says up to where the log was flushed when the batch was begun: its distance
-below the batch stands in the header's base sequence, which means nothing without a producer id and
-is under the checksum. -1 is what Kafka writes: unknown. See docs/decisions/
-a-batch-knows-the-flushed-end.md.
+Each batch of our log has the flushed end of the log at the time of its begin: the distance below
+the batch is in the header's base sequence, which is unused without a producer id and covered by the
+checksum. -1, as Kafka writes, means unknown. See docs/decisions/a-batch-knows-the-flushed-end.md.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -62,7 +61,7 @@ class Batch:
 
 
 class CorruptBatchError(TidemarkError):
-    """Bytes that are no whole batch with a valid checksum."""
+    """Bytes that are not a whole batch with a valid checksum."""
 
 
 def data_batch(
@@ -77,7 +76,7 @@ def data_batch(
 def value_batch(
     values: Sequence[bytes], *, base_offset: int, epoch: int, timestamp_ms: int
 ) -> Steps[bytearray]:
-    """Make a batch of metadata records that are encoded already, in steps."""
+    """Make a batch of encoded metadata records, in steps."""
     batch = bytearray(HEADER_SIZE)
     for start in range(0, len(values), _RECORDS_AT_ONCE):
         first = base_offset + start
@@ -109,7 +108,7 @@ def value_batch(
 
 
 def note_flushed_end(batch: bytearray, flushed_end: int) -> None:
-    """Write into a batch up to where (exclusive) the log is flushed at its beginning."""
+    """Write the log's flushed end (exclusive), as of the begin of the batch, into a batch."""
     header = read_header(batch)
     distance = header.base_offset - flushed_end
     assert distance >= 0, f"flushed to {flushed_end}, beyond the batch at {header.base_offset}"
@@ -119,19 +118,19 @@ def note_flushed_end(batch: bytearray, flushed_end: int) -> None:
 
 
 def flushed_end_of(header: BatchHeader) -> int | None:
-    """Up to where (exclusive) the log was flushed when the batch was begun; None if unknown."""
+    """Return the flushed end (exclusive) noted in a batch; None if unknown."""
     if header.producer_id >= 0 or header.base_sequence < 0:
         return None
     return header.base_offset - header.base_sequence
 
 
 def read_batches(data: Buffer) -> Iterator[Batch]:
-    """Decode batches that lie back to back.
+    """Decode contiguous batches.
 
     Raises:
-        CorruptBatchError: at the first that is cut or damaged.
-        UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError: a record that this
-            version cannot read.
+        CorruptBatchError: at the first cut or damaged batch.
+        UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError: this version cannot
+            read a record.
     """
     for position, header in whole_batches(data):
         records = iter_records(data, position)
@@ -142,7 +141,7 @@ def read_batches(data: Buffer) -> Iterator[Batch]:
 
 
 def known_controls(records: Iterable[Record]) -> Iterator[Control]:
-    """Decode control records, but for those of a type that this version does not know.
+    """Decode control records, except those of unknown types.
 
     Raises:
         InvalidRecordError, MalformedMessageError: as `decode_control`.
@@ -151,7 +150,7 @@ def known_controls(records: Iterable[Record]) -> Iterator[Control]:
 
 
 def facts_of(batch: Batch) -> BatchFacts:
-    """What the Raft core needs to know of a batch."""
+    """Describe a batch for the Raft core."""
     header, level, voters = batch.header, None, None
     for kind, value in batch.controls:
         if kind is ControlType.KRAFT_VERSION:
@@ -173,10 +172,10 @@ def read_records(data: Buffer, position: int) -> Iterator[MetadataRecord]:
 
 
 def whole_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Positions and headers of batches that lie back to back.
+    """Yield positions and headers of contiguous batches.
 
     Raises:
-        CorruptBatchError: at the first that is cut or damaged.
+        CorruptBatchError: at the first cut or damaged batch.
     """
     position = 0
     while position < len(data):
@@ -193,12 +192,12 @@ def whole_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def quorum_entries(level: int, voters: VoterSet) -> tuple[ControlEntry, ...]:
-    """KRAFT_VERSION and KRAFT_VOTERS; nothing with kraft.version 0, which has neither."""
+    """Return KRAFT_VERSION and KRAFT_VOTERS; nothing for kraft.version 0, which has neither."""
     return () if level == 0 else (kraft_version(level), voters_entry(voters))
 
 
 def voters_entry(voters: VoterSet) -> ControlEntry:
-    """KRAFT_VOTERS: who votes."""
+    """Return KRAFT_VOTERS, the record of the voters."""
     cls = message("VotersRecord").cls.Voters
     entries = [
         cls(
@@ -218,7 +217,7 @@ def voters_entry(voters: VoterSet) -> ControlEntry:
 
 
 def voters_of(record: Any) -> VoterSet:
-    """Read a VotersRecord."""
+    """Decode a VotersRecord, sorted by id."""
     voters = [
         Voter(
             ReplicaKey(v.voter_id, v.voter_directory_id),

@@ -1,9 +1,9 @@
-"""A decision as the bytes it will be in the log, proved to be readable before the log sees them.
+"""Encodes a decision for the log, and checks that the bytes can be read back, before the append.
 
-What is appended once is read by every later start, by snapshots and by other nodes; a record that
-they cannot read ends the cluster. So a decision is encoded whole, decoded again from those bytes
-(with all limits of the decoder), replayed on a throw-away loader, and only then appended, in one
-go. The image is made of what was decoded: this node and a reader of the log see the same.
+Every later start, snapshot and node reads what is appended once; a record that they cannot read
+ends the cluster. So a decision is encoded whole, decoded again from those bytes (with all limits of
+the decoder), replayed on a temporary loader, and only then appended, in one go. The image is made
+of the decoded records: this node and a reader of the log see the same.
 
 Pure: no disk, no clock.
 """
@@ -38,7 +38,7 @@ from runtime.work import Pace, Steps, stepwise
 
 R = TypeVar("R")
 
-_RECORD_OVERHEAD: Final = 19  # what a record without key has around its value, at most
+_RECORD_OVERHEAD: Final = 19  # upper bound of the bytes around the value of a record without key
 _NOT_ENCODABLE: Final = (
     struct.error,
     ValueError,
@@ -50,26 +50,26 @@ _NOT_ENCODABLE: Final = (
 
 
 class UnwritableDecision(KafkaError):
-    """A decision asks for something that the metadata log cannot hold; nothing was written."""
+    """The metadata log cannot hold a record of the decision; nothing was written."""
 
     code = ErrorCode.INVALID_REQUEST
 
 
 class ContradictoryDecision(KafkaError):
-    """A decision contradicts the metadata it was taken on; nothing was written. A bug of ours."""
+    """A decision contradicts its own image; nothing was written. A bug of ours."""
 
     code = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlace:
-    """Where the next batches go.
+    """Position and epoch of the next batches.
 
     Attributes:
         base_offset: of the first record.
         epoch: of the leader.
         timestamp_ms: of all records.
-        flushed_end: up to where (exclusive) the log is flushed now.
+        flushed_end: first offset (exclusive end) that is not flushed now.
     """
 
     base_offset: int
@@ -80,12 +80,12 @@ class BatchPlace:
 
 @dataclass(frozen=True, slots=True)
 class PreparedDecision:
-    """Bytes to append and what they make of the metadata.
+    """Encoded decision, and a loader with its effect.
 
     Attributes:
-        data: one batch, or a metadata transaction over several, back to back.
-        first_offset: of the decision's own first record (inclusive), behind a Begin of ours.
-        loader: the image before, with everything in `data` added.
+        data: one batch, or a metadata transaction over several, contiguous.
+        first_offset: of the decision's first record (inclusive), after our Begin record if any.
+        loader: has the image before, and everything in `data`.
     """
 
     data: bytearray
@@ -101,17 +101,17 @@ def decide_and_prepare(
     *,
     batch_bytes_max: int,
 ) -> Steps[tuple[R, PreparedDecision | None]]:
-    """Take a decision on the newest image and prepare it, in steps.
+    """Take a decision on the newest image and encode it, in steps.
 
-    A registration holds an offset of its own records, the broker's epoch. Where the decision
-    becomes a transaction they begin one offset later, so it is taken once more on an image that
-    ends one further.
+    A registration has a broker epoch that is an offset of its own records. If the decision becomes
+    a transaction, its records begin one offset later. So it is taken once more, on an image that
+    ends one offset later.
 
     Returns:
-        The answer, and what to append; None if there is nothing to write.
+        The response, and the bytes to append; None if there are no records.
 
     Raises:
-        KafkaError: what `decide` raises, or as `prepare_decision`.
+        KafkaError: from `decide` or `prepare_decision`.
     """
     result = yield from result_of(decide(image))
     if not result.records:
@@ -135,13 +135,13 @@ def decide_and_prepare(
 
 
 def _drained(records: deque[MetadataRecord]) -> Iterator[MetadataRecord]:
-    """Let go of each record when it is taken: to free very many of them at once takes long, too."""
+    """Release each record when it is taken: to free very many of them at once takes long, too."""
     while records:
         yield records.popleft()
 
 
 def _broker_epochs(records: Sequence[MetadataRecord]) -> list[tuple[int, int]]:
-    """Which records register a broker, and under which epochs."""
+    """Positions of registrations among the records, with their broker epochs."""
     return [
         (number, record.value.broker_epoch)
         for number, record in enumerate(records)
@@ -150,7 +150,7 @@ def _broker_epochs(records: Sequence[MetadataRecord]) -> list[tuple[int, int]]:
 
 
 def abort_batch(place: BatchPlace) -> tuple[MetadataRecord, bytearray]:
-    """Make the record that ends an open transaction without its records, and its batch."""
+    """Make the record that aborts an open transaction, and its batch."""
     abort = make("AbortTransactionRecord", reason="the controller restarted")
     batch = value_batch(
         [encode_record(abort)],
@@ -171,21 +171,21 @@ def prepare_decision(
     batch_bytes_max: int,
     as_transaction: bool = False,
 ) -> Steps[PreparedDecision]:
-    """Turn a decision into batches, in steps, and prove that they can be read and replayed.
+    """Encode a decision into batches, in steps, and check that they can be read and replayed.
 
-    One batch is written whole or cut on the next start; what does not fit in one becomes a metadata
-    transaction over several, so the records count together or not at all. Bootstrap records are one
-    already.
+    One batch is written whole, or cut on the next start. Records that do not fit into one become a
+    metadata transaction over several, so they take effect together or not at all. Bootstrap records
+    are a transaction already.
 
     Args:
         records: at least one.
-        base: the image they were decided on, which ends where they begin.
-        place: see BatchPlace.
-        batch_bytes_max: largest batch.
-        as_transaction: even if they fit in one batch.
+        base: the image of the decision; ends where the records begin.
+        place: position of the first batch.
+        batch_bytes_max: limit of one batch.
+        as_transaction: make a transaction even if the records fit into one batch.
 
     Raises:
-        UnwritableDecision: a record cannot be encoded, is too large, or would not be read back.
+        UnwritableDecision: a record cannot be encoded, is too large, or cannot be read back.
         ContradictoryDecision: the records cannot be replayed on `base`.
     """
     assert place.base_offset == base.provenance.end_offset, "the image ends where the log does"
@@ -216,10 +216,10 @@ def prepare_decision(
 
 
 def pack(values: Sequence[bytes], batch_bytes_max: int) -> Iterator[list[bytes]]:
-    """Divide record values into runs that make batches of at most `batch_bytes_max` each.
+    """Divide record values into runs for batches of at most `batch_bytes_max` bytes each.
 
     Raises:
-        UnwritableDecision: a single value is larger than a batch may be.
+        UnwritableDecision: a single value exceeds the limit of a batch.
     """
     run: list[bytes] = []
     size_bytes = HEADER_SIZE
@@ -266,7 +266,7 @@ def _replayed(data: bytearray, base: MetadataImage) -> Steps[ImageLoader]:
 def _check_broker_epochs(
     registered: Sequence[tuple[int, int]], base_offset: int, first_offset: int
 ) -> None:
-    """A new broker epoch is an offset of its own decision: older incarnations have lower ones."""
+    """Check that a new broker epoch is an offset of its own decision, above all older ones."""
     for number, epoch in registered:
         allowed = (first_offset, first_offset + number)
         assert epoch < base_offset or epoch in allowed, (

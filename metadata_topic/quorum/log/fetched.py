@@ -1,10 +1,10 @@
-"""Records that a leader sent: how much of them is sound, and what the core needs to know of it.
+"""Checks records from a leader, and describes the sound part for the core.
 
-Whole batches are taken as long as each is what a leader of the metadata log can have written: a
-right checksum, offsets that follow each other without a gap, epochs that never fall. The first that
-is not ends the walk; what stands before it is good. A last batch that is cut is no fault, if one
-came whole: a server may cut at a number of bytes. It is asked for again, and so is what stands
-behind very many batches: an idle leader's are of 72 bytes.
+A whole batch is sound if a leader of the metadata log can have written it: valid checksum, offsets
+without gaps, epochs that never fall. The check ends at the first unsound batch; the batches before
+it are used. A cut last batch is no fault if a whole one came before it: a server may cut at a limit
+of bytes. It is fetched again, and so are batches beyond a limit of their number: an idle leader's
+have 72 bytes.
 """
 
 from dataclasses import dataclass
@@ -29,23 +29,23 @@ from metadata_topic.raft.voters import VoterSet
 from runtime.work import Pace, Steps, stepwise
 
 _OFFSET_MAX: Final = 2**62
-"""No log gets there; above it the arithmetic of offsets could leave 64 bits."""
+"""No log gets so far; above it arithmetic of offsets could exceed 64 bits."""
 BATCHES_MAX: Final = 2_000
-"""So many are taken at once: a follower appends them on its event loop, in some 10 ms."""
+"""Limit of batches taken at once: a follower appends them on its event loop, in some 10 ms."""
 _BYTES_PER_UNIT: Final = 4_000
-"""Bytes whose checksum takes about a unit of work (a microsecond)."""
+"""Bytes whose checksum takes about one unit of work (a microsecond)."""
 _BATCH_WORK: Final = 4
 _CONTROL_WORK: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedData:
-    """The good part of records that came.
+    """The sound part of fetched records.
 
     Attributes:
         batches: its batches, in order.
-        data: their bytes, back to back.
-        fault: why the batch after it was not taken; None if there is none, or it is only cut.
+        data: their bytes, contiguous.
+        fault: why the batch after it is unsound; None if there is none, or if it is only cut.
     """
 
     batches: tuple[BatchFacts, ...] = ()
@@ -62,7 +62,7 @@ class _Unsound(Exception):
 
 @stepwise
 def checked_prefix(data: Buffer) -> Steps[CheckedData]:
-    """Find the good prefix of `data`, in steps; nothing that came makes this raise."""
+    """Find the sound prefix of `data`, in steps; raises for no content."""
     size, position, fault = len(data), 0, None
     batches: list[BatchFacts] = []
     pace = Pace()
@@ -87,7 +87,7 @@ def checked_prefix(data: Buffer) -> Steps[CheckedData]:
 def _next_batch(
     data: Buffer, position: int, before: BatchFacts | None
 ) -> tuple[int, BatchFacts | None, bool]:
-    """End and facts of the batch at `position`, no facts if it is cut; whether it is control."""
+    """End, facts (None if cut) and control flag of the batch at `position`."""
     if len(data) - position < HEADER_SIZE:
         return position, None, False
     base_offset, length, epoch, magic, crc, attributes, last_delta, *_, count = HEADER.unpack_from(
@@ -119,7 +119,7 @@ def _next_batch(
 
 
 def _said(data: Buffer, position: int, base_offset: int) -> tuple[int | None, VoterSet | None]:
-    """What the control records of a batch say: kraft.version and voters."""
+    """kraft.version and voters in the control records of a batch."""
     level, voters = None, None
     try:
         for record in iter_records(data, position):

@@ -1,9 +1,9 @@
-"""The file `tidemark-flushed-end`: up to where the metadata log was flushed when it was written.
+"""The file `tidemark-flushed-end`: flushed end of the metadata log at the time of writing.
 
 It is replaced after a start, a roll, a snapshot and at a clean stop. Each flush between these adds
-a line; nobody waits for that line's fsync, which follows within a second. What the file says stays
-true until the log is cut, and a cut replaces the file first. A file that is missing or damaged
-proves nothing: Apache Kafka does not write it.
+a line, whose fsync follows within a second; no work waits for it. The content stays true until the
+log is cut, and a cut replaces the file first. A missing or damaged file proves nothing: Apache
+Kafka does not write it.
 
     tidemark-flushed-end 3
     flushed 4711
@@ -14,9 +14,9 @@ proves nothing: Apache Kafka does not write it.
 
 `restart` is the id (end offset, epoch) of a snapshot that is about to replace the whole log; -1 -1
 at all other times. `led` is the epoch that this node led when it wrote the file, -1 for none: only
-batches of that epoch say something about this node's disk, see `log_verdict`. The checksum of a
-line continues from that of the first five, so that it counts in no other file. A power cut may tear
-or lose lines; the highest of the sound ones counts.
+batches of that epoch prove something about this node's disk, see `verdict`. The checksum of a line
+continues from that of the first five lines, so a line is valid in this file only. A power cut may
+tear or lose lines; the highest sound one counts.
 """
 
 import logging
@@ -36,7 +36,7 @@ FLUSHED_END: Final = "tidemark-flushed-end"
 NO_EPOCH: Final = -1
 HEAD_LINES: Final = 5
 LINES_MAX: Final = 4096
-"""So many lines are added before the file is replaced."""
+"""Lines added before the file is replaced."""
 _FORM: Final = re.compile(
     rb"(tidemark-flushed-end 3\nflushed (\d+)\nrestart (-1|\d+) (-1|\d+)\nled (-1|\d+)\n)"
     rb"crc ([0-9a-f]{8})\n"
@@ -48,13 +48,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FlushedEnd:
-    """What the file says.
+    """Content of the file.
 
     Attributes:
         offset: everything below it (exclusive end) was flushed.
-        restart: the log is being dropped in favour of this snapshot; None if not.
-        led_epoch: batches of this epoch at and above `offset` were begun by this node, so that what
-            they say about a flushed end is about this disk; NO_EPOCH.
+        restart: snapshot that is replacing the log; None if none is.
+        led_epoch: this node has begun the batches of this epoch at and above `offset`, so the
+            flushed ends in them are about this disk; NO_EPOCH.
     """
 
     offset: int
@@ -63,7 +63,7 @@ class FlushedEnd:
 
 
 def dump_flushed_end(end: FlushedEnd) -> bytes:
-    """Write the file's content."""
+    """Encode the content, without lines."""
     offset, epoch = end.restart or (-1, -1)
     lines = (
         "tidemark-flushed-end 3",
@@ -76,18 +76,18 @@ def dump_flushed_end(end: FlushedEnd) -> bytes:
 
 
 def dump_line(offset: int, head_crc: int) -> bytes:
-    """A line that says: the log is flushed to `offset` (exclusive).
+    """Encode a line: the log is flushed to `offset` (exclusive).
 
     Args:
         offset: see above.
-        head_crc: checksum of all that `dump_flushed_end` has written before the lines.
+        head_crc: checksum of the output of `dump_flushed_end` before the lines.
     """
     text = f"flushed {offset}".encode()
     return text + f" {crc32c(text, head_crc):08x}\n".encode()
 
 
 def parse_flushed_end(data: bytes) -> FlushedEnd | None:
-    """Read the file's content; None if it is damaged, or of another version."""
+    """Decode the content; None if it is damaged, or of another version."""
     found = _FORM.match(data)
     if found is None or int(found[6], 16) != crc32c(found[1]):
         return None
@@ -97,27 +97,27 @@ def parse_flushed_end(data: bytes) -> FlushedEnd | None:
 
 
 def _lines(data: bytes, head_crc: int) -> Iterator[int]:
-    """What the sound lines say; others are what a power cut has left of them."""
+    """Offsets in the sound lines; other lines were torn by a power cut."""
     for line in _LINE.finditer(data):
         if int(line[3], 16) == crc32c(line[1], head_crc):
             yield int(line[2])
 
 
 class FlushedEndFile:
-    """The file in one metadata directory; one call at a time, but for `fsync_lines`."""
+    """The file in one metadata directory; one call at a time, except for `fsync_lines`."""
 
     def __init__(self, directory: Path, disk: Disk) -> None:
         self._path = directory / FLUSHED_END
         self._disk = disk
-        self._head_crc: int | None = None  # of the file, if it was written in this incarnation
+        self._head_crc: int | None = None  # checksum of the file, if written by this incarnation
         self._open: OpenFile | None = None
         self._count = 0
 
     def read(self) -> FlushedEnd | None:
-        """What the file says; None if it is missing or damaged.
+        """Return the content; None if the file is missing or damaged.
 
         Raises:
-            UnusableMetadataError: it is whole and of an unreleased version.
+            UnusableMetadataError: the file is whole, and of an unreleased version.
             OSError: the disk failed.
         """
         try:
@@ -145,14 +145,11 @@ class FlushedEndFile:
 
     @property
     def takes_lines(self) -> bool:
-        """Whether a line can be added.
-
-        The file was written in this incarnation, and is not long yet.
-        """
+        """Whether a line can be added: this incarnation wrote the file, and it is not long yet."""
         return self._head_crc is not None and self._count < LINES_MAX
 
     def add_line(self, offset: int) -> None:
-        """Say that the log is flushed to `offset` (exclusive); not durable yet, see `fsync_lines`.
+        """Add a flushed end (exclusive); durable only after `fsync_lines`.
 
         Raises:
             OSError: the disk failed.
@@ -164,7 +161,9 @@ class FlushedEndFile:
         self._count += 1
 
     def fsync_lines(self) -> None:
-        """Make the lines durable; on any thread, while others are added or the file is replaced.
+        """Make the lines durable.
+
+        On any thread, also while lines are added or the file is replaced.
 
         Raises:
             OSError: the disk failed.
@@ -174,5 +173,5 @@ class FlushedEndFile:
             self._disk.fsync(file)
 
     def release(self) -> None:
-        """Let go of the open file: it closes when nobody fsyncs it any more."""
+        """Drop the reference to the open file: it closes after the last fsync in progress."""
         self._open = None

@@ -1,14 +1,14 @@
-"""What this incarnation notes of how far the metadata log is flushed, and when.
+"""Notes of this incarnation about the flushed end of the metadata log.
 
-After each fsync, so that no later start takes what was flushed for a torn tail: by a line that
-nobody waits for (`fsync_lines`); by the whole file after a roll, after many lines, and where
-another epoch is led than it names. Before each cut of the log, because it would say too much after
-it.
+A note follows each fsync, so that no later start takes flushed bytes for a torn tail. It is a line
+without a wait for its own fsync (`fsync_lines`), or the whole file: after a roll, after many lines,
+and when this node leads another epoch than the file names. A note precedes each cut of the log,
+because the old one would claim too much.
 
-Which of a leader and a follower wrote a batch matters at the next start: what a fetched one says
-about a flushed end is about the leader's disk. So the note names the epoch that was led here last,
-and forgets it before fetched batches of the same epoch can come: at a start, at a truncation, and
-when a snapshot replaces the log.
+At the next start it matters whether a leader or a follower wrote a batch: a fetched batch has the
+flushed end of the leader's disk. So the note names the last epoch led here. It drops that epoch
+before fetched batches of the same epoch can arrive: at a start, at a truncation, and when a
+snapshot replaces the log.
 """
 
 from collections.abc import Iterator
@@ -22,17 +22,17 @@ from runtime.executors import make_mutex
 
 
 class FlushedEndNote:
-    """See the module; but for `led` on pool threads, also on several at once.
+    """Note of one log; on pool threads, also on several at once, except for `led`.
 
     Methods that write raise OSError if the disk failed.
     """
 
     def __init__(self, file: FlushedEndFile, log: PartitionLog) -> None:
-        """Read what the file says; nothing is written yet.
+        """Read the file; nothing is written yet.
 
         Args:
             file: in the log's directory.
-            log: what it says is about this log.
+            log: the metadata log in the same directory.
         """
         self._file, self._log = file, log
         self._mutex = make_mutex()
@@ -46,13 +46,13 @@ class FlushedEndNote:
         return self._log.segments.active.base_offset
 
     def led(self, epoch: int) -> None:
-        """This node, leading `epoch`, appends a batch that it has made."""
+        """Note that this node, leading `epoch`, appends a batch of its own."""
         self._led_epoch = epoch
 
     # -- after an fsync -------------------------------------------------------------------------
 
     def note_flush(self) -> None:
-        """Note what a flush of the log has made durable; the note itself may become so later."""
+        """Note the flushed end after a flush; the note itself may become durable later."""
         if (
             not self._file.takes_lines
             or self._newest_segment != self._noted_segment
@@ -72,19 +72,19 @@ class FlushedEndNote:
 
     @property
     def has_unsynced_lines(self) -> bool:
-        """Whether there are lines that a power cut may take."""
+        """Whether a power cut may lose lines."""
         return self._durable_lines < self._lines
 
     def fsync_lines(self) -> None:
-        """Make the lines durable; on a pool thread that nobody waits for."""
+        """Make the lines durable; on a pool thread, apart from other work."""
         with self._mutex:
-            lines = self._lines  # one that is added from here on may not be in it
+            lines = self._lines  # a line added from here on may not be included
         self._file.fsync_lines()
         with self._mutex:
             self._durable_lines = max(self._durable_lines, lines)
 
     def write(self) -> None:
-        """Note up to where the log is flushed; durable when it returns."""
+        """Note the flushed end; durable when it returns."""
         with self._mutex:
             segment = self._newest_segment
             end = max(self._log.recovery_point, self._noted.offset)
@@ -92,7 +92,7 @@ class FlushedEndNote:
             self._noted_segment = segment
 
     def _replace(self, note: FlushedEnd) -> None:
-        """Replace the file, unless it says just that and all of it is durable."""
+        """Replace the file, unless its content is equal and durable."""
         if note != self._noted or self.has_unsynced_lines or not self._file.takes_lines:
             self._file.write(note)
             self._noted = note
@@ -102,20 +102,20 @@ class FlushedEndNote:
 
     @contextmanager
     def cutting(self, offset: int) -> Iterator[None]:
-        """Note that less is flushed, durably; then let the log be truncated to `offset`."""
+        """Note a lower flushed end, durably; then let the log be truncated to `offset`."""
         with self._mutex:
             self._led_epoch = NO_EPOCH
             self._replace(FlushedEnd(min(self._noted.offset, offset)))
             yield
 
     def intend_restart(self, snapshot_id: SnapshotId) -> None:
-        """Note that a snapshot, which need not be there yet, replaces the log."""
+        """Note that a snapshot, which may not exist yet, replaces the log."""
         with self._mutex:
             self._replace(FlushedEnd(self._noted.offset, snapshot_id))
 
     @contextmanager
     def restarting(self, snapshot_id: SnapshotId) -> Iterator[None]:
-        """Note the intent, let the log begin again at the snapshot's end, and note that it did."""
+        """Note the intent, let the log restart at the snapshot's end, and note that it did."""
         self.intend_restart(snapshot_id)
         with self._mutex:
             self._led_epoch = NO_EPOCH
@@ -124,5 +124,5 @@ class FlushedEndNote:
             self._noted_segment = self._newest_segment
 
     def release(self) -> None:
-        """Let go of the open file."""
+        """Drop the reference to the open file."""
         self._file.release()

@@ -1,9 +1,8 @@
-"""Who uses the metadata log beside the loop, so that nobody does while it is cut or begun again.
+"""Counts uses of the metadata log outside of the loop, so that none overlaps with a cut.
 
 A truncation, or a fetched snapshot that replaces the log, changes segments and files on a pool
-thread. It shuts the gate first: nobody begins to use the log any more, and the work begins once
-all calls under way have ended. What only appends, or flushes in the same queue as that work, needs
-no gate.
+thread. It shuts the gate first: no new use begins, and the work starts once all uses in progress
+have ended. Appends, and flushes in the same queue as that work, need no gate.
 
     reads = log.gate.pool(executors.reads, scheduler)    # counts its calls
     log.gate.when_open(lambda: reads.submit(...))
@@ -23,7 +22,7 @@ T = TypeVar("T")
 
 
 class LogGate:
-    """See the module; use it from the loop's thread only."""
+    """The gate of one log; used from the loop's thread only."""
 
     __slots__ = ("_outside", "_shut_by", "_used_by", "_waiting")
 
@@ -34,37 +33,37 @@ class LogGate:
 
     @property
     def is_shut(self) -> bool:
-        """Whether nobody may begin to use the log now."""
+        """Whether no new use may begin."""
         return self._shut_by > 0
 
     def enter(self) -> None:
-        """Somebody uses the log from here to `leave`; only while the gate is open."""
+        """Begin a use of the log, which `leave` ends; only while the gate is open."""
         assert not self.is_shut, "the metadata log is being cut"
         self._used_by += 1
 
     def leave(self) -> None:
-        """The end of what `enter` began."""
+        """End a use of the log."""
         self._used_by -= 1
         self._look()
 
     def pool(self, pool: Pool, scheduler: Scheduler) -> Pool:
-        """A pool each of whose calls is a use of the log, from its submission to its end."""
+        """Wrap a pool: each call is a use of the log, from its submission to its end."""
         return _CountingPool(self, pool, scheduler)
 
     def shut(self, then: Callable[[], None]) -> None:
-        """Let nobody in any more, and call `then` once nobody uses the log; perhaps at once."""
+        """Allow no new uses, and call `then` once all uses have ended; perhaps at once."""
         self._shut_by += 1
         self._waiting.append(then)
         self._look()
 
     def open(self) -> None:
-        """The end of what one `shut` began."""
+        """End one `shut`."""
         self._shut_by -= 1
         while self._outside and not self.is_shut:
             self._outside.pop(0)()
 
     def when_open(self, fn: Callable[[], None]) -> None:
-        """Call `fn` once the log can be used; perhaps at once."""
+        """Call `fn` once the gate is open; perhaps at once."""
         if self.is_shut:
             self._outside.append(fn)
         else:
@@ -82,14 +81,14 @@ class _CountingPool:
         self._gate, self._pool, self._scheduler = gate, pool, scheduler
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """See `Pool`."""
+        """Submit `fn` as a use of the log."""
         self._gate.enter()
         future = self._pool.submit(fn, *args, **kwargs)
         future.add_done_callback(lambda _: self._scheduler.call_soon(self._gate.leave))
         return future
 
     async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """See `Pool`."""
+        """Run `fn` as a use of the log."""
         self._gate.enter()
         try:
             return await self._pool.run(fn, *args, **kwargs)
@@ -97,4 +96,4 @@ class _CountingPool:
             self._gate.leave()
 
     def shutdown(self, *, wait: bool = True) -> None:
-        """The pool belongs to others."""
+        """Do nothing: the pool is shared."""

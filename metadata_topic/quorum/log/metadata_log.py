@@ -1,11 +1,10 @@
-"""The log `__cluster_metadata-0`: a partition log whose batches are metadata or control records.
+"""The log `__cluster_metadata-0`: a partition log of metadata and control batches.
 
-It has no retention of its own: what a snapshot contains may go, nothing else. A segment is flushed
-before the next one begins, and the file `tidemark-flushed-end` notes after each flush how far that
-is (`flushed_end_note`). Whether the end of the log is sound was decided before it is opened, see
-`log_verdict`.
+It has no retention of its own: only records that a snapshot has may be deleted. A segment is
+flushed before the next one begins, and the file `tidemark-flushed-end` has the flushed end after
+each flush (`flushed_end_note`). The end of the log is checked before it is opened, see `verdict`.
 
-A leader appends batches that it has made (`append`), a follower the leader's bytes as they came
+A leader appends batches of its own (`append`), a follower the leader's bytes unchanged
 (`append_fetched`).
 """
 
@@ -38,16 +37,16 @@ from runtime.disk import Buffer, Disk
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 METADATA_PARTITION: Final = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
 _LARGE: Final = 2
-"""Times `segment_bytes`: a segment becomes no larger, see `must_flush`."""
+"""Factor of `segment_bytes`: upper bound of a segment, see `must_flush`."""
 
 
 class MetadataLog:
-    """Appends and reads batches; who leads and what is committed is decided elsewhere.
+    """Appends and reads batches; the Raft core decides leadership and commits.
 
     Attributes:
-        gate: whoever uses the log beside the loop comes through it.
-        on_offline: told once, on any thread, when the disk has failed, be it at a write or a read.
-        note: what is known on disk of how far the log is flushed.
+        gate: all uses of the log outside of the loop go through it.
+        on_offline: called once, on any thread, when a write or read finds that the disk failed.
+        note: durable note of the flushed end.
     """
 
     def __init__(
@@ -72,13 +71,13 @@ class MetadataLog:
         recovery_point: int,
         log_start: int | None = None,
     ) -> "MetadataLog":
-        """Open or begin the log in `directory`, which exists.
+        """Open or create the log in `directory`, which must exist.
 
         Args:
             directory: of the log.
             config: of the log.
-            disk: files.
-            clock: dates segments.
+            disk: file access.
+            clock: gives segments their time.
             recovery_point: everything below (exclusive end) was flushed before.
             log_start: at or above the first segment's first offset; None: that offset.
 
@@ -110,7 +109,7 @@ class MetadataLog:
 
     @property
     def start_offset(self) -> int:
-        """First offset still here."""
+        """First offset in the log."""
         return self._log.log_start_offset
 
     @property
@@ -135,7 +134,7 @@ class MetadataLog:
 
     @property
     def partition_log(self) -> PartitionLog:
-        """The log itself, for describing it; nobody else appends."""
+        """The log below, for descriptions; only this class appends."""
         return self._log
 
     # -- appending ------------------------------------------------------------------------------
@@ -144,7 +143,8 @@ class MetadataLog:
         """Append whole batches that this node made as a leader, all of them into one segment.
 
         A segment is flushed before the next one begins, so that damage in a closed segment is never
-        a torn tail. Nobody waits here for that: a full one grows until it is, see `must_flush`.
+        a torn tail. The append does not wait for that: a full segment grows until it is flushed,
+        see `must_flush`.
 
         Raises:
             KafkaStorageError: the disk failed; a part may be written.
@@ -153,7 +153,7 @@ class MetadataLog:
         self.note.led(read_header(batches).partition_leader_epoch)
 
     def append_fetched(self, batches: Buffer, *, timestamp_ms: int) -> None:
-        """Append a leader's batches as they are, whole ones without a hole.
+        """Append a leader's batches unchanged; they must be whole and without a hole.
 
         Raises:
             UnexpectedAppendOffset: they do not begin at the log's end, or have a hole; nothing was
@@ -186,14 +186,15 @@ class MetadataLog:
 
     @property
     def wants_flush(self) -> bool:
-        """Whether a flush is needed for the next segment to begin; nobody waits for it."""
+        """Whether the next segment needs a flush before it begins."""
         return self._is_segment_full(1) and self.flushed_end < self.end_offset
 
     def must_flush(self, more_bytes: int) -> bool:
-        """Whether the next append, of so many bytes, must wait for a flush: there it ends growing.
+        """Whether the next append, of this many bytes, must wait for a flush in progress.
 
-        A log that is appended to all the time is never flushed to its end, so no segment would
-        begin. The flush is under way; the loop does not wait for it, the caller asks again.
+        Under constant appends the log is never flushed to its end, and no segment could begin. The
+        bound on the segment's size stops the appends. The loop does not wait; the caller asks
+        again.
         """
         size_bytes = self._log.segments.active.size_bytes + more_bytes
         return self.wants_flush and size_bytes > _LARGE * self._config.segment_bytes
@@ -212,16 +213,16 @@ class MetadataLog:
         self.append(batch, timestamp_ms=timestamp_ms)
 
     def is_untouched(self, end_offset: int) -> bool:
-        """Whether the log works and still ends at `end_offset`: a failed append left nothing."""
+        """Whether a failed append has left the log usable and ending at `end_offset`."""
         return not self._log.is_offline and self._log.log_end_offset == end_offset
 
     # -- reading --------------------------------------------------------------------------------
 
     def find(self, offset: int, max_bytes: int, end_offset: int, *, may_wait: bool) -> LogRead:
-        """Find batches from `offset` on: at least one, those that end at `end_offset` at most.
+        """Find batches from `offset` on: at least one, up to `end_offset` (exclusive).
 
         Raises:
-            WouldWait: it, or what it found, is not in memory; not with `may_wait`.
+            WouldWait: index or batches are not in memory; only without `may_wait`.
             OffsetOutOfRange: `offset` is outside of the log.
             KafkaStorageError: the disk failed.
         """
@@ -233,7 +234,7 @@ class MetadataLog:
         return found
 
     def bytes_of(self, found: LogRead) -> bytes:
-        """Read what `find` has found; whole batches, not very many. On any thread.
+        """Read the batches of a `find`; only whole ones, BATCHES_MAX at most. On any thread.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -249,12 +250,12 @@ class MetadataLog:
         return data if size == len(data) else data[:size]
 
     def read(self, offset: int, max_bytes: int, *, end_offset: int | None = None) -> bytes:
-        """Read whole batches, as `find` and `bytes_of`; where the disk may be waited for."""
+        """Read whole batches by `find` and `bytes_of`; may wait for the disk."""
         end = self.end_offset if end_offset is None else end_offset
         return self.bytes_of(self.find(offset, max_bytes, end, may_wait=True))
 
     def read_resident(self, offset: int, max_bytes: int, end_offset: int) -> bytes | None:
-        """As `read`, but None where it would wait for the disk."""
+        """Read as `read` does; None if it would wait for the disk."""
         try:
             return self.bytes_of(self.find(offset, max_bytes, end_offset, may_wait=False))
         except WouldWait:
@@ -263,12 +264,10 @@ class MetadataLog:
     # -- how far it is durable ------------------------------------------------------------------
 
     def flush(self) -> int:
-        """Make everything appended durable; may run on pool threads, also on two at once.
-
-        What was flushed is noted, see `flushed_end_note`.
+        """Make everything appended durable, and note it; on pool threads, also on two at once.
 
         Returns:
-            The end (exclusive) of what was there when the flush began; later appends are not in it.
+            End (exclusive) of the log when the flush began; later appends are not included.
 
         Raises:
             OSError, KafkaStorageError: the disk failed.
@@ -279,7 +278,7 @@ class MetadataLog:
         return self.flushed_end
 
     def note_flushed(self) -> None:
-        """Note on disk up to where the log is flushed; may run on a pool thread.
+        """Note the flushed end on disk; may run on a pool thread.
 
         Raises:
             OSError: the disk failed.
@@ -287,20 +286,20 @@ class MetadataLog:
         self.note.write()
 
     def set_high_watermark(self, offset: int) -> None:
-        """Take note that everything below `offset` (exclusive) is committed."""
+        """Take the high watermark: everything below `offset` (exclusive) is committed."""
         self._log.update_high_watermark(offset)
 
     # -- the ends move --------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Drop everything at and after `offset`, the note of what was flushed first.
+        """Drop everything at and after `offset`; the note of the flushed end is lowered first.
 
-        May run on a pool thread while nobody appends or reads at or above `offset`. Durable when it
-        returns.
+        May run on a pool thread during which no append or read at or above `offset` runs. Durable
+        when it returns.
 
         Raises:
-            OtherLogError: a batch here holds `offset`; nothing was cut. Logs that agree up to there
-                have whole batches before it.
+            OtherLogError: a batch here has records on both sides of `offset`; nothing was cut. Logs
+                that agree up to there have a batch boundary there.
             OSError, KafkaStorageError: the disk failed.
         """
         is_within = self.start_offset < offset < self.end_offset
@@ -318,10 +317,10 @@ class MetadataLog:
             truncate_to(self._log, offset)
 
     def restart_at(self, snapshot_id: SnapshotId) -> None:
-        """Drop everything: a snapshot replaces this log, which begins again at its end.
+        """Drop everything: a snapshot replaces this log, which restarts at the snapshot's end.
 
-        The intent is on disk before the first file goes, and until the new log is there. May run on
-        a pool thread while nobody appends or reads.
+        The intent is on disk before the first file is deleted, and until the new log exists. May
+        run on a pool thread during which no append or read runs.
 
         Raises:
             OSError, KafkaStorageError: the disk failed.
@@ -331,19 +330,19 @@ class MetadataLog:
             self._log.disk.fsync_path(self._log.directory)
         self._segment_since_ms = self._clock.wall_ms()
 
-    # What a snapshot contains goes in four parts: what others see on the loop, what may wait for
-    # the disk on a pool thread. Nobody cuts the log meanwhile, see `gate`.
+    # Records that a snapshot has are deleted in four steps: visible changes on the loop, work that
+    # waits for the disk on a pool thread. No cut of the log runs meanwhile, see `gate`.
 
     def raise_start(self, offset: int) -> None:
-        """Let the log begin at `offset`, the end of a snapshot, from now on; in memory.
+        """Raise the log start to `offset`, the end of a snapshot; in memory.
 
         Raises:
-            OffsetOutOfRange: above the high watermark.
+            OffsetOutOfRange: it is above the high watermark.
         """
         self._log.raise_log_start(offset)
 
     def forget_epochs_before(self, offset: int) -> None:
-        """Write the epochs as they are once the log begins at `offset`; on a pool thread.
+        """Write the epoch file for a log that begins at `offset`; on a pool thread.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -351,15 +350,16 @@ class MetadataLog:
         self._log.epoch_file.write_clipped_ahead(self._log.chain_start(offset))
 
     def take_out_old_segments(self) -> None:
-        """Let nobody find segments that lie wholly below the log start any more; in memory."""
+        """Remove segments wholly below the log start from the list of segments; in memory."""
         expiry = retention.expire(self._log, self._clock.wall_ms())
         if expiry is not None:
             retention.take_out(self._log, expiry)
 
     def delete_old_segments(self) -> None:
-        """Delete the files of segments that were taken out; on a pool thread.
+        """Delete the files of segments that were removed from the list; on a pool thread.
 
-        The names of those that follow are durable first: after a power cut one of them is there.
+        The names of the later segments are made durable first: after a power cut one of them
+        exists.
 
         Raises:
             OSError, KafkaStorageError: the disk failed.

@@ -1,8 +1,7 @@
-"""Reads the segment files of the metadata log as they lie there, without changing anything.
+"""Reads the segment files of the metadata log, without changes.
 
-Found for each file: how far its whole batches continue each other, what is wrong with the place
-behind them, and which whole batches come after that place. What follows from this is decided in
-`log_verdict`.
+For each file it finds the run of contiguous whole batches, the fault behind it, and whole batches
+after the fault. `verdict` decides what follows from these facts.
 """
 
 import re
@@ -20,17 +19,17 @@ _WINDOW_BYTES: Final = 1 << 20
 _MAGIC_POSITION: Final = 16
 _OFFSET_BYTES: Final = 8
 _LENGTH_END: Final = 12
-"""Of the length, which follows the offset."""
+"""End of the length field, which follows the offset."""
 _SECTOR_BYTES: Final = 512
 _LIKE_A_HEADER: Final = re.compile(rb"\x02.{4}\x00[\x00\x20].{20}\xff{10}", re.DOTALL)
-"""Magic, any checksum, the attributes of data or control, lengths and times, no producer."""
+"""Magic, any checksum, attributes of data or control, lengths and times, no producer."""
 
 
 class LaterBatch(NamedTuple):
-    """A whole batch with a right checksum behind a place that is not.
+    """A whole batch with a valid checksum behind a fault.
 
     Attributes:
-        flushed_end: up to where (exclusive) the log was flushed when it was begun; None unknown.
+        flushed_end: flushed end of the log (exclusive) noted in it; None if unknown.
     """
 
     position: int
@@ -41,20 +40,20 @@ class LaterBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentSurvey:
-    """What one segment file holds.
+    """Content of one segment file.
 
     Attributes:
         name: of the file.
         base_offset: from its name.
         size_bytes: of the file.
-        whole_bytes: of the batches from its beginning that are whole and continue each other.
-        end_offset: after the last of these (exclusive).
-        last_epoch: of the last of these; -1 if there is none.
-        fault: what is wrong at `whole_bytes`; None if the file ends there.
-        is_contradiction: a batch is there whole, but does not continue the one before, and no torn
-            sector explains it.
+        whole_bytes: size of the run of whole, contiguous batches from its beginning.
+        end_offset: end of the run (exclusive).
+        last_epoch: epoch of its last batch; -1 without batches.
+        fault: fault at `whole_bytes`; None if the file ends there.
+        is_contradiction: the batch at the fault is whole, but does not continue the one before, and
+            no torn sector explains it.
         later: whole batches after the fault.
-        epochs: (epoch, first offset) of the runs of whole batches, by rising offset.
+        epochs: (epoch, first offset) of each epoch in the run, by rising offset.
     """
 
     name: str
@@ -70,7 +69,7 @@ class SegmentSurvey:
 
 
 class _Window:
-    """A file seen through a buffer; positions are the file's."""
+    """A file behind a buffer; positions are the file's."""
 
     def __init__(self, disk: Disk, file: OpenFile) -> None:
         self._disk = disk
@@ -89,7 +88,7 @@ class _Window:
 
 
 def survey_log(directory: Path, disk: Disk) -> list[SegmentSurvey]:
-    """Look through all segments of the log, oldest first; none if there is no directory.
+    """Survey all segments of the log, oldest first; empty if there is no directory.
 
     Raises:
         OSError: the disk failed.
@@ -106,7 +105,7 @@ def survey_log(directory: Path, disk: Disk) -> list[SegmentSurvey]:
 def sound_batches(
     directory: Path, disk: Disk, segment: SegmentSurvey, from_offset: int
 ) -> Iterator[tuple[int, memoryview]]:
-    """Read the whole batches of a surveyed segment that begin at `from_offset` or later.
+    """Read batches of a surveyed segment's run that begin at `from_offset` or later.
 
     Yields:
         The batch's position in the file, and its bytes.
@@ -164,7 +163,7 @@ def _survey(disk: Disk, path: Path, base_offset: int) -> SegmentSurvey:
 
 
 def _contradiction(header: BatchHeader, end_offset: int, last_epoch: int) -> str | None:
-    """Why a whole batch cannot follow the one before; offset and epoch are not in its checksum."""
+    """Reason why a whole batch cannot follow; the checksum covers neither offset nor epoch."""
     epoch = header.partition_leader_epoch
     if header.base_offset != end_offset or header.last_offset_delta < 0:
         return f"a batch at offset {header.base_offset} where {end_offset} is due"
@@ -175,10 +174,10 @@ def _contradiction(header: BatchHeader, end_offset: int, last_epoch: int) -> str
 
 
 def _lacks_first_sector(header: BatchHeader, end_offset: int, position: int) -> bool:
-    """Whether only the batch's first bytes are gone, which lay in a sector before the rest.
+    """Whether only the first bytes of a batch are lost, in a sector of their own.
 
-    The offset is not under the checksum, and the first bytes of a length are zeros anyway: what a
-    power cut leaves of such a batch looks whole.
+    The checksum does not cover the offset, and the first bytes of a length are zeros anyway: the
+    rest of such a batch after a power cut looks whole.
     """
     lost = _SECTOR_BYTES - position % _SECTOR_BYTES
     if lost >= _LENGTH_END:
@@ -188,7 +187,7 @@ def _lacks_first_sector(header: BatchHeader, end_offset: int, position: int) -> 
 
 
 def _whole_batch(window: _Window, position: int) -> BatchHeader | None:
-    """The header of the batch at `position`, None if none is there whole."""
+    """Header of the batch at `position`; None if no whole batch is there."""
     start = window.bytes_at(position, HEADER_SIZE)
     if len(start) < HEADER_SIZE:
         return None
@@ -200,11 +199,11 @@ def _whole_batch(window: _Window, position: int) -> BatchHeader | None:
 
 
 def _whole_batches_after(window: _Window, position: int) -> Iterator[LaterBatch]:
-    """Find whole batches anywhere behind `position`, by the fields that all of them share."""
+    """Find whole batches behind `position`, by header fields that all batches share."""
     at = position
     while at + HEADER_SIZE <= window.size_bytes:
         data = bytes(window.bytes_at(at, min(_WINDOW_BYTES, window.size_bytes - at)))
-        done = 0  # bytes of `data` that cannot be the beginning of another batch
+        done = 0  # no batch begins in this many bytes of `data`
         while found := _LIKE_A_HEADER.search(data, done + _MAGIC_POSITION):
             done = found.start() - _MAGIC_POSITION
             header = _whole_batch(window, at + done)

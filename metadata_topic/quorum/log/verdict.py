@@ -1,25 +1,24 @@
-"""Whether the end of the metadata log is a torn tail, or damage: a function of facts.
+"""Decides whether the end of the metadata log is a torn tail or damage: a function of facts.
 
-A torn tail is what a kill or a power cut leaves of an append that nobody was answered for: it may
-be cut. Damage is the loss of what was flushed: cutting it would take back acknowledged changes, and
-a later start would give other records the same offsets. The two look alike at the place itself;
-what lies around it tells them apart. Damage is
-
-1. a place below the newest snapshot's end: only flushed records get into one;
+A torn tail is the rest of an unacknowledged append after a kill or a power cut: it may be cut.
+Damage is the loss of flushed records: a cut would take back acknowledged changes, and a later start
+would give their offsets to other records. The place itself looks alike in both cases; the facts
+around it differ. Damage is
+1. a place below the newest snapshot's end: a snapshot has flushed records only;
 2. a place in a closed segment: a segment is flushed before the next one begins;
-3. a place below the flushed end that was noted: each flush does, see `flushed_end_file`;
-4. a place before a whole batch that was begun only after the place was flushed: each batch says up
-   to where its leader's log was flushed when it was begun. On another node's disk it says nothing:
-   a follower writes several fetched batches at once, and a power cut may tear the first of them. So
-   only batches count that this node began itself, in the epoch that the note names;
-5. a whole batch that does not continue the one before it: no power cut leaves that, but where the
-   batch's offset alone lay in a sector that was lost.
+3. a place below the noted flushed end: each flush is noted, see `flushed_end_file`;
+4. a place before a whole batch that was begun after the place was flushed: each batch has the
+   flushed end of its leader's log. On another node's disk that proves nothing: a follower writes
+   several fetched batches at once, and a power cut may tear the first of them. So only batches of
+   the epoch that the note names count: this node itself began them;
+5. a whole batch that does not continue the one before it: no power cut causes that, except where
+   the batch's offset alone lay in a lost sector.
 
-Nothing is concluded from what is missing: without any of these signs a tail counts as torn.
+Missing facts prove nothing: without any of these signs a tail counts as torn.
 
-A snapshot that was fetched replaces the log; the intent is noted before the file has its name. So a
-snapshot that says more than a whole log with records, without that note, was put there by somebody
-else: neither of the two is right by itself, and the start is refused.
+A fetched snapshot replaces the log; the intent is noted before the file has its name. So a snapshot
+beyond an intact log with records, without that note, was copied there by hand. Neither of the two
+is known to be right, and the start is refused.
 """
 
 from collections.abc import Sequence
@@ -37,13 +36,13 @@ from metadata_topic.raft.messages import SnapshotId
 
 @dataclass(frozen=True, slots=True)
 class DirectoryFacts:
-    """What a metadata directory holds.
+    """Content of a metadata directory.
 
     Attributes:
         directory: its name, for messages.
         segments: oldest first.
-        newest_snapshot: by name, whether it can be read or not; None without snapshots.
-        usable_snapshot: the newest that can be read.
+        newest_snapshot: by name, readable or not; None without snapshots.
+        usable_snapshot: the newest readable one.
         noted: content of `tidemark-flushed-end`; None if it is missing or damaged.
     """
 
@@ -56,15 +55,15 @@ class DirectoryFacts:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the next start can rely on.
+    """Result for the next start.
 
     Attributes:
-        segments: those that belong together, oldest first.
+        segments: the contiguous ones, oldest first.
         stale: older ones before a hole; all of them and the hole are below the snapshot.
-        end_offset: after the last sound batch (exclusive).
-        torn_bytes: behind that batch, to be cut.
-        last_epoch: the highest epoch seen in any batch, sound or behind the place; -1 for none.
-        is_replaced: the snapshot replaces the whole log, which begins again at its end.
+        end_offset: end of the last sound batch (exclusive).
+        torn_bytes: to be cut, after that batch.
+        last_epoch: highest epoch in any batch, sound or after the place; -1 for none.
+        is_replaced: the snapshot replaces the whole log, which restarts at its end.
     """
 
     segments: tuple[SegmentSurvey, ...]
@@ -76,22 +75,22 @@ class Verdict:
 
 
 def validate(facts: DirectoryFacts) -> Verdict:
-    """Tell a torn tail from damage.
+    """Distinguish a torn tail from damage.
 
     Raises:
-        DamagedMetadataError: flushed bytes are gone or changed.
+        DamagedMetadataError: flushed bytes are lost or changed.
         ForeignSnapshotError: a snapshot not made or fetched by this node contradicts the log.
-        MissingMetadataError: the log does not reach back to a usable snapshot.
+        MissingMetadataError: the log begins after the end of the usable snapshot.
     """
     base = 0 if facts.usable_snapshot is None else facts.usable_snapshot.end_offset
     epochs = [later.epoch for s in facts.segments for later in s.later]
     last_epoch = max([*epochs, *(s.last_epoch for s in facts.segments)], default=-1)
-    # Of a log that is being dropped any segments may be left, and in any state.
+    # A log that is being dropped may have any rest of segments, in any state.
     if _is_replacement_under_way(facts):
         return Verdict((), base, 0, last_epoch, True)
     chain = _chain(facts, base)
     if _is_behind_whole(facts, chain) and chain[-1].end_offset == 0:
-        # There is nothing to lose: somebody gives a new node a snapshot to begin with.
+        # No records to lose: an operator gives a new node a snapshot to begin with.
         return Verdict((), base, 0, last_epoch, True)
     _check_end(facts, chain)
     end = chain[-1].end_offset if chain else None
@@ -108,13 +107,13 @@ def validate(facts: DirectoryFacts) -> Verdict:
 
 
 def _chain(facts: DirectoryFacts, base: int) -> list[SegmentSurvey]:
-    """The segments that continue each other up to the last one."""
+    """The contiguous segments up to the last one."""
     chain: list[SegmentSurvey] = []
     for segment in facts.segments:
         if chain and segment.base_offset != chain[-1].end_offset:
             before = chain[-1]
             if before.fault is None and before.end_offset < segment.base_offset <= base:
-                # Segments below the snapshot were being deleted; some names came back.
+                # Segments below the snapshot were being deleted; a power cut brought names back.
                 chain = [segment]
                 continue
             what = before.fault or f"the file ends, the next one is {segment.name}"
@@ -130,7 +129,7 @@ def _chain(facts: DirectoryFacts, base: int) -> list[SegmentSurvey]:
 
 
 def _newest_usable(facts: DirectoryFacts) -> SnapshotId | None:
-    """The newest snapshot, if it can be used and is not that of the format step."""
+    """The newest snapshot, if it is usable and not from the format step."""
     snapshot = facts.usable_snapshot
     if snapshot is None or snapshot.end_offset == 0 or snapshot != facts.newest_snapshot:
         return None
@@ -138,7 +137,7 @@ def _newest_usable(facts: DirectoryFacts) -> SnapshotId | None:
 
 
 def _is_replacement_under_way(facts: DirectoryFacts) -> bool:
-    """Whether the log was being dropped for that snapshot: the intent is on disk before."""
+    """Whether the log was being dropped for that snapshot, by the intent on disk."""
     snapshot = _newest_usable(facts)
     return snapshot is not None and facts.noted is not None and facts.noted.restart == snapshot
 
@@ -148,10 +147,10 @@ def _has_batches(chain: Sequence[SegmentSurvey]) -> bool:
 
 
 def _is_behind_whole(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
-    """Whether the newest snapshot continues beyond a log that has lost nothing by its own note.
+    """Whether the newest snapshot ends beyond a log that is intact by its own note.
 
-    A snapshot of our own is made of a flushed log, whose end was noted before. So this snapshot is
-    of another incarnation, or log and note are an older copy that was put back.
+    Our own snapshot has flushed records only, whose end was noted before. So this snapshot is of
+    another incarnation, or log and note are an older copy.
     """
     snapshot, noted = _newest_usable(facts), facts.noted
     if snapshot is None or noted is None or not chain:
@@ -162,9 +161,9 @@ def _is_behind_whole(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> b
 
 
 def _is_of_newer_epoch(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
-    """Whether the newest snapshot has an epoch that the log does not know.
+    """Whether the newest snapshot has an epoch that is not in the log.
 
-    Then the log's records, the same offsets among them, would be those that lost an election.
+    Then the log's records may have lost an election, even at the snapshot's offsets.
     """
     snapshot = _newest_usable(facts)
     if snapshot is None or not _has_batches(chain):
@@ -173,7 +172,7 @@ def _is_of_newer_epoch(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) ->
 
 
 def _check_end(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> None:
-    """Make sure that what is missing behind the last sound batch was never flushed."""
+    """Check that no flushed record is missing after the last sound batch."""
     noted = 0 if facts.noted is None else facts.noted.offset
     snapshot_end = 0 if facts.newest_snapshot is None else facts.newest_snapshot.end_offset
     if not chain:
@@ -200,9 +199,9 @@ def _check_end(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> None:
 
 
 def _proof(facts: DirectoryFacts, segment: SegmentSurvey) -> str | None:
-    """Why the place behind the sound batches was flushed once; None if nothing says so.
+    """Proof that the place after the sound batches was flushed; None without any.
 
-    Without a note nothing was fetched: a node writes it before its first Fetch.
+    Without a note no batch was fetched: a node writes it before its first Fetch.
     """
     for later in segment.later:
         if facts.noted is not None and facts.noted.led_epoch != later.epoch:

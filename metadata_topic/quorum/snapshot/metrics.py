@@ -1,6 +1,6 @@
-"""What is counted of snapshots of the metadata; names are Kafka's, those of KIP-630 and ours.
+"""Metrics of snapshots; names are Kafka's, those of KIP-630, and ours.
 
-KIP-630's four names are not in today's Kafka, which has SnapshotEmitter instead; here are both.
+Today's Kafka lacks KIP-630's four names and has SnapshotEmitter instead; both are here.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,10 @@ _CONTROLLER: Final = "kafka_controller_KafkaController_"
 
 
 class SnapshotMetrics:
-    """Numbers of one node's snapshots.
+    """Metrics of one node's snapshots.
 
     Attributes:
-        gen_latency_ms: how long snapshots took.
+        gen_latency_ms: duration of making a snapshot.
         failures: snapshots that could not be made.
     """
 
@@ -32,10 +32,10 @@ class SnapshotMetrics:
         """Make the metrics.
 
         Args:
-            registry: where they are shown.
-            clock: of the process, which begins now.
-            high_watermark: first offset that is not known to be committed.
-            newest_end: end (exclusive) of the newest snapshot here, 0 without one.
+            registry: gets the metrics.
+            clock: of the process, whose start is now.
+            high_watermark: returns the first offset not known to be committed.
+            newest_end: returns the end (exclusive) of the newest snapshot, 0 without one.
         """
         self._clock = clock
         self._generated_at_ms = clock.monotonic_ms()
@@ -69,11 +69,11 @@ class SnapshotMetrics:
             registry.gauge(name, text, fn=fn)
 
     def found(self, size_bytes: int) -> None:
-        """The newest snapshot on the disk is so large."""
+        """Take the size of the newest snapshot on the disk."""
         self._newest_bytes = size_bytes
 
     def generated(self, size_bytes: int, took_ms: int) -> None:
-        """This node has made a snapshot."""
+        """Count a snapshot made by this node."""
         self._generated_bytes = self._newest_bytes = size_bytes
         self._generated_at_ms = self._clock.monotonic_ms()
         self.gen_latency_ms.observe(took_ms)

@@ -1,4 +1,4 @@
-"""When a snapshot of the metadata is due, and what it lets go: pure functions.
+"""Rules for making a snapshot, and for deleting old ones: pure functions.
 
 Source: KIP-630; triggers and clean-up as in Kafka's SnapshotGenerator and KafkaMetadataLog.
 """
@@ -12,13 +12,13 @@ from metadata_topic.raft.messages import SnapshotId
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFacts:
-    """What has happened since the last snapshot.
+    """Events since the last snapshot.
 
     Attributes:
-        bytes_since: of record batches applied.
-        records_since: replayed by the last start, before anything new.
+        bytes_since: size of the record batches applied.
+        records_since: records replayed by the last start.
         waited_ms: since the last snapshot, or since the start.
-        has_new_records: the image contains more than the last snapshot.
+        has_new_records: the image has records that the last snapshot has not.
     """
 
     bytes_since: int
@@ -51,7 +51,7 @@ class KeptSnapshot:
 def snapshots_to_delete(
     snapshots: Sequence[KeptSnapshot], log_bytes: int, config: MetadataLogConfig
 ) -> int:
-    """Say how many of the oldest snapshots can go; the newest always stays.
+    """Return how many of the oldest snapshots exceed retention; the newest always stays.
 
     Args:
         snapshots: oldest first.
@@ -72,12 +72,12 @@ def snapshots_to_delete(
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What of the log bounds its new start.
+    """Bounds of the new log start.
 
     Attributes:
         size_bytes: of all segments.
         start_offset: first offset still in the log.
-        start_limit: the log start may not rise above it: the high watermark, and on a follower the
+        start_limit: upper bound of the log start: the high watermark, and on a follower the
             leader's log start.
     """
 
@@ -89,14 +89,14 @@ class LogFacts:
 def snapshots_to_let_go(
     snapshots: Sequence[KeptSnapshot], log: LogFacts, config: MetadataLogConfig
 ) -> int:
-    """Say how many of the oldest snapshots go now.
+    """Return how many of the oldest snapshots can be deleted now.
 
-    The log start rises to the end of the oldest that is left, so it must be allowed to. What ends
-    below the log start is of no use to anybody.
+    The log start rises to the end of the oldest one left, if its limit allows that. A snapshot that
+    ends below the log start is useless.
 
     Args:
         snapshots: oldest first.
-        log: see there.
+        log: bounds of its new start.
         config: as `snapshots_to_delete`.
     """
     useless = sum(one.id.end_offset < log.start_offset for one in snapshots[:-1])

@@ -1,8 +1,8 @@
 """Snapshot files `<end offset>-<epoch>.checkpoint`: the image at one offset, as records.
 
-The same form serves `bootstrap.checkpoint` and the checkpoint 0-0 of the format step. A snapshot is
-complete or it does not count: it ends with a footer, and it gets its name only when it is on disk.
-Until then its name has a random part: two that are written at once do not share a file.
+`bootstrap.checkpoint` and the checkpoint 0-0 of the format step have the same form. Only a complete
+snapshot is valid: it ends with a footer, and gets its name once it is on disk. Until then its name
+has a random part, so that two concurrent writes use different files.
 
 Source: KIP-630, KIP-853 for the voters; checked against Kafka's own snapshots.
 """
@@ -50,17 +50,17 @@ _BATCH_BYTES_MAX: Final = 8 << 20  # Kafka's reader takes no larger ones
 
 
 class CorruptSnapshotError(UnusableMetadataError):
-    """A snapshot file that is not whole."""
+    """A snapshot file is incomplete, damaged, or of another cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot that is whole; its records are decoded when somebody takes them.
+    """A complete snapshot; its records are decoded on access.
 
     Attributes:
         last_contained_timestamp_ms: of the newest log record in it.
-        kraft_version: 0 if the snapshot says nothing.
-        voters: None if the snapshot says nothing (kraft.version 0).
+        kraft_version: 0 if the snapshot has none.
+        voters: None for kraft.version 0.
         data: the file.
         cluster_id: None in snapshots of Kafka and of the format step.
     """
@@ -72,20 +72,20 @@ class Snapshot:
     cluster_id: str | None = None
 
     def facts(self, snapshot_id: SnapshotId) -> QuorumFacts:
-        """What it says about the quorum at its end; that of the format step is in no log."""
+        """Quorum facts at its end; those of the format step are in no log."""
         return QuorumFacts(self.kraft_version, self.voters, in_log=snapshot_id != BOOTSTRAP_ID)
 
     @property
     def records(self) -> list[MetadataRecord]:
-        """All records at once; errors as `batches`."""
+        """All records at once; raises as `batches` does."""
         return [record for batch in self.batches() for record in batch]
 
     def batches(self) -> Iterator[Iterator[MetadataRecord]]:
-        """The records batch by batch: those of 100,000 partitions are 100 MB at once.
+        """Records, batch by batch: those of 100,000 partitions take 100 MB at once.
 
         Raises:
-            UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError: a record that
-                this version cannot read.
+            UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError: this version
+                cannot read a record.
         """
         for position, header in whole_batches(self.data):
             if not header.is_control:
@@ -102,19 +102,19 @@ def snapshot_chunks(
     voters: VoterSet | None = None,
     cluster_id: str | None = None,
 ) -> Iterator[bytearray]:
-    """Build a snapshot piece by piece, so that the caller can do other things in between.
+    """Build a snapshot in pieces, so that the caller can run other work in between.
 
     Args:
-        records: what it contains.
+        records: content of the snapshot.
         snapshot_id: its epoch goes into every batch.
         last_contained_timestamp_ms: of the newest log record contained; 0 in a bootstrap file.
-        now_ms: asked for each batch.
+        now_ms: called for each batch.
         kraft_version: with 1 the voters are written too.
-        voters: needed with kraft.version 1.
-        cluster_id: whose metadata these are, if that is known.
+        voters: required with kraft.version 1.
+        cluster_id: of the metadata, if known.
 
     Yields:
-        The file's bytes, in pieces of one batch, with empty pieces between.
+        Bytes of the file, one batch per piece, with empty pieces in between.
     """
     epoch = snapshot_id.epoch
     controls = [snapshot_header(last_contained_timestamp_ms, cluster_id=cluster_id)]
@@ -143,11 +143,11 @@ def snapshot_chunks(
 
 
 def read_snapshot(data: bytes) -> Snapshot:
-    """Check a snapshot file and decode what is said of it.
+    """Check a snapshot file and decode its control records.
 
     Raises:
         CorruptSnapshotError: cut, damaged, or without header or footer.
-        InvalidRecordError, MalformedMessageError: a control record that this version cannot read.
+        InvalidRecordError, MalformedMessageError: this version cannot read a control record.
     """
     controls: list[Control] = []
     expected = 0
@@ -180,10 +180,10 @@ def read_snapshot(data: bytes) -> Snapshot:
 
 
 class SnapshotFiles:
-    """The snapshots of one metadata directory.
+    """Snapshots of one metadata directory.
 
     Attributes:
-        cluster_id: a snapshot of another cluster is damaged; None: not looked at.
+        cluster_id: a snapshot of another cluster counts as damaged; None: no check.
     """
 
     def __init__(
@@ -195,11 +195,11 @@ class SnapshotFiles:
         self._rng = rng
 
     def path(self, snapshot_id: SnapshotId) -> Path:
-        """Where a snapshot lies."""
+        """Path of a snapshot."""
         return self._directory / snapshot_id.file_name
 
     def ids(self) -> list[SnapshotId]:
-        """All complete snapshots, oldest first; none if there is no directory."""
+        """Ids of all complete snapshots, oldest first; empty if there is no directory."""
         try:
             names = self._disk.list_dir(self._directory)
         except FileNotFoundError:
@@ -208,30 +208,30 @@ class SnapshotFiles:
         return sorted(SnapshotId(int(m[1]), int(m[2])) for m in found if m)
 
     def remove_leftovers(self) -> None:
-        """Remove what an interrupted write or deletion left."""
+        """Remove files of interrupted writes and deletions."""
         for name in self._disk.list_dir(self._directory):
             if name.endswith((PART_SUFFIX, DELETED_SUFFIX)):
                 self._disk.unlink(self._directory / name)
 
     def read(self, snapshot_id: SnapshotId) -> Snapshot:
-        """Read one snapshot; errors as `read_snapshot`, and for one of another cluster."""
+        """Read and check one snapshot; raises as `check`."""
         return self.check(self._disk.read_file(self.path(snapshot_id)))
 
     def check(self, data: bytes) -> Snapshot:
-        """Check the bytes of a snapshot; errors as `read`."""
+        """Check the bytes of a snapshot; raises as `read_snapshot`, and for another cluster's."""
         found = read_snapshot(data)
         if self.cluster_id and found.cluster_id not in (None, self.cluster_id):
             raise CorruptSnapshotError(f"it is a snapshot of cluster {found.cluster_id}")
         return found
 
     def write(self, snapshot_id: SnapshotId, chunks: Iterable[bytes | bytearray]) -> int:
-        """Write a snapshot; its name appears only when all of it is on disk.
+        """Write a snapshot; its name appears only when the whole file is on disk.
 
         Returns:
-            Its size in bytes, when file and name survive a power cut.
+            Its size in bytes, once file and name are durable.
 
         Raises:
-            OSError: the disk failed; a `.part` may be left for the next start to remove.
+            OSError: the disk failed; a `.part` file may be left, which the next start removes.
         """
         part = self.part_path(snapshot_id)
         file = self._disk.open_append(part)
@@ -251,10 +251,10 @@ class SnapshotFiles:
         return size_bytes
 
     def read_part(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> bytes:
-        """Bytes of a snapshot from `position` on; none at its end.
+        """Read bytes of a snapshot from `position` on; empty at its end.
 
         Raises:
-            OSError: the disk failed, or the snapshot is not here any more.
+            OSError: the disk failed, or the snapshot was deleted.
         """
         file = self._disk.open_read(self.path(snapshot_id))
         try:
@@ -264,7 +264,7 @@ class SnapshotFiles:
             file.close()
 
     def part_path(self, snapshot_id: SnapshotId) -> Path:
-        """A new name for a snapshot that is not whole yet."""
+        """Return a new name for a snapshot that is not complete yet."""
         random_part = self._rng.uuid().hex()
         name = snapshot_id.file_name.replace(SUFFIX, f"-{random_part}{PART_SUFFIX}")
         return self._directory / name
@@ -274,14 +274,14 @@ class SnapshotFiles:
         return self._disk.size(self.path(snapshot_id))
 
     def put_aside(self, snapshot_id: SnapshotId) -> None:
-        """Give a damaged snapshot a name under which nobody looks for it."""
+        """Rename a damaged snapshot, so that it is never read again."""
         path = self.path(snapshot_id)
         self._disk.rename(path, path.with_name(path.name + ".corrupt"), durable=True)
 
     def modified_ms(self, snapshot_id: SnapshotId) -> int:
-        """When it was written, wall clock."""
+        """Time of its write, in ms of the wall clock."""
         return self._disk.modified_ms(self.path(snapshot_id))
 
     def delete(self, snapshot_id: SnapshotId) -> None:
-        """Delete a snapshot that nobody needs any more."""
+        """Delete a snapshot."""
         self._disk.unlink(self.path(snapshot_id))

@@ -1,22 +1,21 @@
-"""Makes snapshots of the metadata on any node, and lets go of what they replace.
+"""Makes snapshots of the metadata on any node, and deletes what they replace.
 
     snapshotter = Snapshotter(StoredMetadata(log, files), found, core, ...)
     snapshotter.note_applied(image, size_bytes)      # after each image
     snapshotter.look(image)                          # from a timer
     snapshotter.make(image, done)                    # now
 
-On the loop's thread only, without asyncio. An image is immutable and holds committed records only,
-so records are made from it in slices between other work of the loop while the cluster moves on.
-Each slice is decoded again: a snapshot that no start could read must not replace one that it can.
-Files are the pool's work.
+On the loop's thread only, without asyncio. An image is immutable and has committed records only, so
+its records are made in slices between other work of the loop. Each slice is decoded again: a
+snapshot that no start can read must not replace a readable one. File access runs on the pool.
 
-A new snapshot lets old ones go, and with them the log they were the base of. The log start rises
-only to the end of an own snapshot that is left, on a follower at most to the leader's log start,
-never above the high watermark. First the log start rises in memory, here and in the core, so that
-nobody is sent to what goes; then segments go, then the old snapshots.
+A new snapshot lets old ones be deleted, and the log before them. The log start rises only to the
+end of a snapshot that is kept, on a follower at most to the leader's log start, never above the
+high watermark. First the log start rises in memory, here and in the core, so that no reader is
+directed to deleted records; then segments are deleted, then old snapshots.
 
-A failing disk is logged and counted, not fatal: the log has everything, and a later trigger tries
-again.
+A failing disk is logged and counted, but not fatal: the log has all records, and a later trigger
+retries.
 
 Source: KIP-630; triggers and clean-up as in Kafka's SnapshotGenerator and KafkaMetadataLog.
 """
@@ -54,18 +53,18 @@ from runtime.work import OnPool, Pace, Runner, Steps, Until, Work
 log = logging.getLogger(__name__)
 
 RETRY_MS: Final = 60_000
-"""So long after a failure no snapshot is due by itself."""
+"""Delay after a failure before a snapshot is due again."""
 Done = Callable[[SnapshotId | None], object]
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSnapshot:
-    """What the start began with.
+    """State of snapshots at the start.
 
     Attributes:
         newest: the snapshot that it read, None without one.
-        log_end: of the log (exclusive): what lies between had to be replayed.
-        bytes_replayed: of record batches that were replayed before the first image was published.
+        log_end: end of the log (exclusive): records after the snapshot had to be replayed.
+        bytes_replayed: size of the batches replayed before the first image was published.
     """
 
     newest: SnapshotFile | None = None
@@ -74,24 +73,24 @@ class FoundSnapshot:
 
 
 class SnapshotListener(Protocol):
-    """The core of the replica, by its driver."""
+    """The core of the replica, behind its driver."""
 
     def note_snapshot(self, event: SnapshotWritten) -> None:
-        """This node has made a snapshot; its name is durable."""
+        """Take a snapshot made by this node; its name is durable."""
         ...
 
     def note_log_start(self, event: LogStartRaised) -> None:
-        """The log start has risen in memory; files go after this."""
+        """Take a log start that was raised in memory; files are deleted after this call."""
         ...
 
 
 class Snapshotter:
-    """See the module.
+    """Makes and deletes snapshots of one node; on the loop's thread.
 
     Attributes:
         last_id: the newest snapshot on the disk, None without one.
-        problem: why the newest attempt at the files failed, for people; empty where it did not.
-        metrics: see there.
+        problem: why the newest attempt at the files failed, for people; empty if it succeeded.
+        metrics: of the snapshots.
     """
 
     def __init__(
@@ -104,20 +103,20 @@ class Snapshotter:
         config: MetadataLogConfig,
         ports: Ports,
     ) -> None:
-        """Take the parts; nothing is done by itself before `note_applied` or `look`.
+        """Take the parts; no work begins before `note_applied` or `look`.
 
         Args:
-            stored: the log, and where snapshots of it go.
-            found: see there.
-            core: is told what was made and what goes.
-            facts_at: voters and kraft.version at an offset.
+            stored: the log and its snapshots.
+            found: state of snapshots at the start.
+            core: gets new snapshots and log starts.
+            facts_at: returns voters and kraft.version at an offset.
             config: triggers and retention.
-            ports: its clock dates batches, its pool `log-background` writes and deletes files.
+            ports: the clock dates batches, the pool `log-background` writes and deletes files.
         """
         self._files, self._log, self._facts_at = stored.files, stored.log, facts_at
         self._config, self._clock = config, ports.clock
         self._core, log = core, stored.log
-        self._in_gate = ports.executors.background  # for who has entered the gate already
+        self._in_gate = ports.executors.background  # for callers that have entered the gate already
         self._pool = log.gate.pool(self._in_gate, ports.scheduler)
         self.last_id = None if found.newest is None else found.newest.id
         self._replay_end = found.log_end
@@ -143,10 +142,10 @@ class Snapshotter:
     def _last_end(self) -> int:
         return 0 if self.last_id is None else self.last_id.end_offset
 
-    # -- what happens ---------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------
 
     def note_applied(self, image: MetadataImage, size_bytes: int) -> None:
-        """An image was published; `size_bytes` of batches were read for it."""
+        """Take a published image, for which `size_bytes` of batches were read."""
         self._bytes += size_bytes
         self.look(image)
 
@@ -156,12 +155,11 @@ class Snapshotter:
             self.make(image, lambda _: None)
 
     def make(self, image: MetadataImage, done: Done) -> None:
-        """Make a snapshot of a published image now, after those asked for before.
+        """Make a snapshot of a published image now, after earlier requests.
 
         Args:
             image: as the loader publishes it: committed, outside of metadata transactions.
-            done: told the newest snapshot, which holds at least `image`; None if it could not be
-                made.
+            done: called with the newest snapshot, which includes `image`; None after a failure.
         """
         if self._is_closed:
             done(None)
@@ -170,19 +168,19 @@ class Snapshotter:
         self._runner.start()
 
     def on_role(self, *, leads: bool) -> None:
-        """Role, epoch or leader are others now; `leads`: this node is the leader."""
+        """Take a change of role, epoch or leader; `leads`: this node is the leader."""
         self._leads = leads
-        self._leader_log_start = -1  # of this leader nothing is known yet
+        self._leader_log_start = -1  # the log start of this leader is unknown yet
 
     def on_leader_log_start(self, offset: int) -> None:
-        """The leader's log starts at `offset`: this node's may begin there, too."""
+        """Take the start of the leader's log: this node's log may begin there, too."""
         has_risen = offset > self._leader_log_start
         self._leader_log_start = offset
         if has_risen and offset > self._log.start_offset and self._last_end > 0:
             self._clean_soon()
 
     def on_installed(self, snapshot_id: SnapshotId) -> None:
-        """A fetched snapshot stands for everything that was applied before."""
+        """Take a fetched snapshot that replaces everything applied so far."""
         self.last_id = snapshot_id
         self._begin_counting()
         self._clean_soon()
@@ -191,24 +189,24 @@ class Snapshotter:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is being made or deleted."""
+        """Whether no snapshot is being made or deleted."""
         return not self._runner.is_running
 
     def when_idle(self, fn: Callable[[], None]) -> None:
-        """Call `fn` once nothing is being made or deleted; perhaps at once."""
+        """Call `fn` once no snapshot is being made or deleted; perhaps at once."""
         self._runner.when_idle(fn)
 
     def close(self) -> None:
-        """Begin nothing more; what is under way ends soon, see `when_idle`."""
+        """Begin no more work; work in progress ends soon, see `when_idle`."""
         self._is_closed = True
 
     def abandon(self) -> None:
-        """End what is under way where it is: the log is left as after a kill."""
+        """Stop work in progress at once: the files are left as after a kill."""
         self._is_closed = True
         self._runner.cancel()
         self._notify_none()
 
-    # -- in turn --------------------------------------------------------------------------------
+    # -- one at a time ---------------------------------------------------------------------------
 
     def _clean_soon(self) -> None:
         self._wants_cleaning = True
@@ -229,7 +227,7 @@ class Snapshotter:
         self._notify_none()
 
     def _break(self, error: Exception) -> None:
-        """A bug of ours: the log is not touched by it, but nobody can rely on snapshots."""
+        """Take a bug of ours: the log is unaffected, but snapshots cannot be relied on."""
         log.error(
             Incident.DEFECT.line(what="making a snapshot failed in an unknown way"), exc_info=error
         )
@@ -286,7 +284,7 @@ class Snapshotter:
         return snapshot_id
 
     def _write(self, image: MetadataImage, snapshot_id: SnapshotId) -> Work[int | None]:
-        """Write the file; None if nobody needs it any more."""
+        """Write the file; None if a newer snapshot made it needless."""
         chunks: list[bytearray] = []
         facts = self._facts_at(snapshot_id.end_offset)
         for chunk in snapshot_chunks(
@@ -301,7 +299,7 @@ class Snapshotter:
             yield from _read_back(chunk)
             if chunk:
                 chunks.append(chunk)
-            yield None  # a piece is a few milliseconds; others come first now
+            yield None  # a piece takes a few milliseconds; then other work runs
             if self._is_needless(snapshot_id):
                 return None
         yield Until(self._log.gate.when_open)
@@ -310,7 +308,7 @@ class Snapshotter:
         if self._is_needless(snapshot_id):
             return None
         size_bytes: int = yield OnPool(self._pool, self._files.write, snapshot_id, chunks)
-        if snapshot_id.end_offset < self._log.start_offset:  # a fetched one came meanwhile
+        if snapshot_id.end_offset < self._log.start_offset:  # a fetched one was installed meanwhile
             self._wants_cleaning = True
             return None
         return size_bytes
@@ -319,14 +317,14 @@ class Snapshotter:
         return self._is_closed or snapshot_id.end_offset <= self._last_end
 
     def _flush_log(self) -> None:
-        """Below the end of a snapshot all is flushed, and noted: a start counts on it."""
+        """Flush the log below the snapshot's end, and note it: a start depends on it."""
         self._log.flush()
         self._log.note_flushed()
 
     # -- cleaning -------------------------------------------------------------------------------
 
     def _clean(self) -> Work[None]:
-        """Delete snapshots that retention does not keep, and the log before the oldest kept one."""
+        """Delete snapshots beyond retention, and the log before the oldest one kept."""
         yield Until(self._log.gate.when_open)
         self._wants_cleaning = False
         self._log.gate.enter()
@@ -353,8 +351,8 @@ class Snapshotter:
             self._log.raise_start(start)
             left = tuple(SnapshotFile(one.id, one.size_bytes) for one in kept[count:])
             self._core.note_log_start(LogStartRaised(start, left))
-            # The log first: a snapshot without its log is harmless, a log without its snapshot is
-            # lost.
+            # The log first: without its log a snapshot is harmless, but a log without its snapshot
+            # is lost.
             yield OnPool(self._in_gate, self._log.forget_epochs_before, start)
             self._log.take_out_old_segments()
             yield OnPool(self._in_gate, self._log.delete_old_segments)

@@ -1,11 +1,11 @@
-"""Snapshots as the driver of the core needs them: served in chunks, fetched in chunks.
+"""Snapshot store of the core's driver: serves and fetches snapshots in chunks.
 
-A fetched snapshot grows in a `.part` file whose name has a random part, so that it never meets one
-that is written here. It is checked whole before it gets its name: every checksum, header,
-footer and cluster. From then on the log must begin at its end; that intent is on disk before the
-name is, so a start after a kill in between continues with it.
+A fetched snapshot grows in a `.part` file whose name has a random part, so that it differs from one
+being written here. It is checked whole before it gets its name: every checksum, header, footer and
+cluster. After that the log must restart at its end. The intent is on disk before the name, so a
+start after a kill in between completes the restart.
 
-Calls may wait for the disk; they come one after the other, but for `read_chunk`.
+Calls may wait for the disk; they are sequential, except `read_chunk`.
 
 Source: KIP-630.
 """
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class StoredMetadata(NamedTuple):
-    """See the module."""
+    """The metadata log, and the snapshots of it."""
 
     log: MetadataLog
     files: SnapshotFiles
@@ -42,11 +42,11 @@ class StoredMetadata(NamedTuple):
 def replay_snapshot(
     loader: ImageLoader, snapshot_id: SnapshotId, snapshot: Snapshot
 ) -> Steps[None]:
-    """Replay a snapshot's records, so that the next image of `loader` ends at its end.
+    """Replay a snapshot's records; the next image of `loader` ends at its end.
 
     Raises:
         UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError,
-        BrokenMetadataLogError: a record that cannot be read or replayed.
+        BrokenMetadataLogError: a record cannot be read or replayed.
     """
     place = Provenance(
         snapshot_id.end_offset - 1, snapshot_id.epoch, snapshot.last_contained_timestamp_ms
@@ -57,13 +57,13 @@ def replay_snapshot(
             loader.add(record)
             if pace.is_step_over(RECORD_WORK):
                 yield
-        yield from loader.end_of_batch_steps(place)  # nothing of the others is needed for it
-    loader.end_of_batch(place)  # also where no record is
+        yield from loader.end_of_batch_steps(place)  # a batch depends on no other
+    loader.end_of_batch(place)  # also for a snapshot without records
     loader.record_count = 0
 
 
 class DiskSnapshotStore:
-    """See the module; a `SnapshotStore`."""
+    """Snapshots on the disk of one node; a `SnapshotStore`."""
 
     def __init__(
         self,
@@ -72,10 +72,10 @@ class DiskSnapshotStore:
         disk: Disk,
         before_install: Callable[[], object] = lambda: None,
     ) -> None:
-        """Take what the start has opened.
+        """Take the files and the log of a start.
 
-        `before_install` is called before a fetched snapshot takes the place of the log, on the
-        thread that does it: what was read there and no snapshot says is gone after that.
+        `before_install` is called before a fetched snapshot replaces the log, on the same thread:
+        afterwards records that only the log had are gone.
         """
         self._before_install = before_install
         self._files = files
@@ -84,14 +84,14 @@ class DiskSnapshotStore:
         self._part: tuple[SnapshotId, Path, OpenFile] | None = None
 
     def read_chunk(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> bytes | None:
-        """Bytes of a snapshot; None if it is not here any more."""
+        """Read bytes of a snapshot; None if it was deleted."""
         try:
             return self._files.read_part(snapshot_id, position, max_bytes) or None
         except FileNotFoundError:
             return None
 
     def write_chunk(self, snapshot_id: SnapshotId, position: int, data: bytes) -> int:
-        """Write bytes of the one that is being fetched; position 0 begins again.
+        """Write bytes of the snapshot being fetched; position 0 begins again.
 
         Returns:
             The position after them.
@@ -109,7 +109,7 @@ class DiskSnapshotStore:
     def install(
         self, snapshot_id: SnapshotId, size_bytes: int
     ) -> SnapshotInstalled | SnapshotRefused:
-        """Check what was fetched, give it its name, and let the log begin again at its end."""
+        """Check the fetched snapshot, give it its name, and restart the log at its end."""
         assert self._part is not None
         fetched_id, path, file = self._part
         assert fetched_id == snapshot_id
@@ -132,7 +132,7 @@ class DiskSnapshotStore:
         return SnapshotInstalled(SnapshotFile(snapshot_id, size_bytes), facts)
 
     def drop_chunks(self) -> None:
-        """Forget the one that is being fetched."""
+        """Drop the snapshot being fetched."""
         if self._part is not None:
             _, path, file = self._part
             self._part = None

@@ -1,4 +1,4 @@
-"""Formatting a node's directories: identity, and what the first start begins with.
+"""Formatting a node's directories: identity, and the records of the first start.
 
 Every log directory gets `meta.properties` and `bootstrap.checkpoint`. With a dynamic quorum
 the metadata directory also gets the checkpoint 0-0, which names the first voters with their
@@ -42,15 +42,15 @@ _WAY_OUT: Final = (
 )
 METADATA_DIRECTORY: Final = f"{CLUSTER_METADATA_TOPIC}-0"
 SET_ASIDE_DIRECTORY: Final = f"{METADATA_DIRECTORY}.set-aside"
-"""The metadata of a node that voted alone, and is a broker since: no controller starts on it."""
+"""Former metadata of a voter that became a broker; no controller starts on it."""
 
 
 def make_dirs_durably(disk: Disk, path: Path) -> None:
-    """Make a directory and its parents; returns when their names are on disk.
+    """Create a directory and its parents; returns when their names are durable.
 
-    A file that is fsynced in a directory without a durable name can be gone after a power cut. The
-    parent is fsynced also where the directory is there already: the process that made it may have
-    died before it came to that.
+    A power cut can lose a fsynced file in a directory whose name is not durable. The parent is
+    fsynced also if the directory exists: the process that created it may have crashed before the
+    fsync.
     """
     made = [path]
     while not disk.is_dir(made[-1].parent):
@@ -70,23 +70,23 @@ class AlreadyFormattedError(TidemarkError):
 
 
 class NotFormattedError(TidemarkError):
-    """A directory lacks what the format step writes."""
+    """A directory lacks a file of the format step."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormatPlan:
-    """What to write.
+    """Content of the directories to format.
 
     Attributes:
         log_dirs: all of `log.dirs`.
-        metadata_log_dir: where `__cluster_metadata-0` lives; one of `log_dirs`.
-        standalone: this node's endpoint for other controllers: make a dynamic quorum of one
+        metadata_log_dir: directory of `__cluster_metadata-0`; one of `log_dirs`.
+        standalone: this node's endpoint for other controllers, to create a dynamic quorum of one
             (kraft.version 1). None with static voters (kraft.version 0).
         features: levels to finalise; kraft.version follows from `standalone` and `voters`.
         more_records: written after the features (credentials).
         directory_ids: ids to use instead of random ones.
-        voters: with whom a dynamic quorum of several begins (kraft.version 1). Where this node is
-            among them, its metadata directory gets the id that they have for it.
+        voters: first voters of a dynamic quorum of several (kraft.version 1). If this node is one
+            of them, its metadata directory gets the directory id given there.
     """
 
     cluster_id: str
@@ -101,7 +101,10 @@ class FormatPlan:
 
 
 def feature_records(features: Mapping[str, int]) -> list[MetadataRecord]:
-    """Feature levels as bootstrap records: metadata.version first, the rest by name, no zeros."""
+    """Make bootstrap records of feature levels above 0.
+
+    Metadata.version first, the rest by name.
+    """
     others = sorted(name for name in features if name != METADATA_VERSION)
     return [
         make("FeatureLevelRecord", name=name, feature_level=features[name])
@@ -111,16 +114,16 @@ def feature_records(features: Mapping[str, int]) -> list[MetadataRecord]:
 
 
 def format_directory(plan: FormatPlan, *, disk: Disk, clock: Clock, rng: Rng) -> dict[Path, bytes]:
-    """Write everything that a first start needs.
+    """Write all files that a first start needs.
 
-    `meta.properties` is written last in each directory: it is what makes it formatted, so an
+    `meta.properties` is written last in each directory: it marks the directory as formatted, so an
     interrupted format can be repeated.
 
     Returns:
-        The directory id of each log directory.
+        Directory id of each log directory.
 
     Raises:
-        AlreadyFormattedError: before anything is written.
+        AlreadyFormattedError: raised before anything is written.
     """
     done = [path for path in plan.log_dirs if disk.exists(path / META_PROPERTIES)]
     if done:
@@ -150,7 +153,7 @@ def _bootstrap(records: Iterable[MetadataRecord], clock: Clock) -> bytes:
 
 
 def _own_directory(plan: FormatPlan) -> dict[Path, bytes]:
-    """The id of the metadata directory where the first voters say it."""
+    """Id of the metadata directory, if the first voters include this node."""
     mine = None if plan.voters is None else plan.voters.get(plan.node_id)
     return {} if mine is None else {plan.metadata_log_dir: mine.key.directory_id}
 
@@ -178,12 +181,12 @@ def _write_voters(
 
 
 def read_bootstrap(log_dir: Path, disk: Disk) -> list[MetadataRecord]:
-    """Read the records that the format step left for the first start.
+    """Read the format step's records for the first start.
 
     Raises:
         NotFormattedError: there is no bootstrap file.
-        CorruptSnapshotError: it is not whole.
-        UnreadableRecordError: it holds a record that this version cannot read.
+        CorruptSnapshotError: it is incomplete or damaged.
+        UnreadableRecordError: this version cannot read a record in it.
     """
     path = log_dir / BOOTSTRAP_FILE
     try:

@@ -1,6 +1,6 @@
-"""From a metadata directory to a replica that is ready to start: everything a start reads.
+"""From a metadata directory to a replica that is ready to start.
 
-Nothing on the disk is changed before all of it was read and validated.
+The start reads and checks everything before it changes anything on the disk.
 """
 
 import logging
@@ -35,15 +35,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenReplica:
-    """What a start has found and opened.
+    """Result of reading and opening a metadata directory.
 
     Attributes:
-        found: in the directory. A sole voter's loader holds all records, for all of them are
-            committed; that of one of several holds none yet.
-        plan: how this node takes part.
-        started: the core's first event.
-        bootstrap: the records that the format step left, for a cluster where nothing counts yet.
-        bootstrap_problem: why they cannot be read, where the log is likely to have them.
+        found: content of the directory. A sole voter's loader has all records, since all of them
+            are committed; in a quorum of several it has none yet.
+        plan: role of this node in the quorum.
+        started: first event of the core.
+        bootstrap: records of the format step, for a cluster without any records yet.
+        bootstrap_problem: why they cannot be read, if the log is likely to have them.
         removed_topics: ids of the RemoveTopicRecords that a sole voter has replayed.
     """
 
@@ -60,12 +60,12 @@ class OpenReplica:
 
     @property
     def applied_end(self) -> int:
-        """Up to where (exclusive) the loader's records reach."""
+        """End (exclusive) of the records in the loader."""
         return self.started.end_offset if self._is_sole else 0
 
     @property
     def unloaded(self) -> SnapshotId | None:
-        """The snapshot that is to be loaded once the replica runs."""
+        """The snapshot to load once the replica runs; None if it is loaded."""
         return None if self._is_sole else self.found.snapshot_id
 
     @property
@@ -91,13 +91,13 @@ def open_replica(
         settings: of the quorum.
         ports: disk, clock and rng.
         config: of the log.
-        check: sees the metadata as they were found, before anything is written; what it raises
-            ends the start. Not called on one of several voters: they are not known yet.
-        check_stop: called between batches while nothing is changed yet; raises to end it here.
+        check: called with the metadata as found, before anything is written; its error ends the
+            start. Not called with several voters, whose committed records are not known yet.
+        check_stop: called between batches while nothing is changed yet; its error ends the start.
 
     Raises:
         QuorumConfigError, UnusableMetadataError: this node must not start; nothing was changed.
-        NotFormattedError: there are no records yet, and no bootstrap records.
+        NotFormattedError: there are neither records nor bootstrap records.
         OSError, KafkaStorageError: the disk failed.
     """
     disk = ports.disk
@@ -117,7 +117,7 @@ def open_replica(
         )
     bootstrap: tuple[MetadataRecord, ...] = ()
     problem = ""
-    if settings.is_controller and found.is_blank:  # as far as was looked, nothing ever counted
+    if settings.is_controller and found.is_blank:  # as far as replayed, no record took effect
         is_replayed = plan.membership is Membership.SOLE_VOTER
         bootstrap, problem = _bootstrap(log_dir, disk, found, is_replayed=is_replayed)
     image, delta = found.loader.take()
@@ -151,7 +151,7 @@ def open_replica(
 
 
 def found_quorum(found: FoundMetadata, election: ElectionState | None) -> FoundQuorum:
-    """What a directory says of the quorum, as the plan of a start takes it."""
+    """Facts about the quorum in a directory, for the plan of a start."""
     return FoundQuorum(
         directory=str(found.directory),
         election=election,
@@ -165,10 +165,10 @@ def found_quorum(found: FoundMetadata, election: ElectionState | None) -> FoundQ
 def _bootstrap(
     log_dir: Path, disk: Disk, found: FoundMetadata, *, is_replayed: bool
 ) -> tuple[tuple[MetadataRecord, ...], str]:
-    """The records of the format step, or why they cannot be read.
+    """Read the records of the format step; on failure the text why, if they are not needed.
 
     The first leader wrote them into the log. A log with records has them, if they are committed;
-    that is known of the only voter's log alone.
+    only a sole voter's log is known to be.
     """
     try:
         return tuple(read_bootstrap(log_dir, disk)), ""
@@ -181,6 +181,6 @@ def _bootstrap(
 
 
 def _looks_sole(key: ReplicaKey, settings: QuorumSettings) -> bool:
-    """Guess who votes before the log was read; a wrong guess costs a second reading."""
+    """Guess the membership before the log is read; a wrong guess costs a second reading."""
     others = [node for node in settings.static_voters if node.id != key.id]
     return settings.is_controller and not others

@@ -1,10 +1,10 @@
-"""How a node takes part in its quorum, from the configuration and from what its disk says.
+"""Role of a node in its quorum, from the configuration and the content of its disk.
 
-Pure. Everything that must not start is refused here, before anything is written: a replica that
-took part under a wrong identity, or without knowing whom it voted for, could vote twice.
+Pure. A node that must not start is refused here, before anything is written: a replica with a wrong
+identity, or without its last vote, could vote twice.
 
-What the log says about voters (kraft.version 1) wins over `controller.quorum.voters`, which then
-only says where somebody may be asked.
+Voters in the log (kraft.version 1) override `controller.quorum.voters`, which then only gives
+addresses to ask.
 """
 
 from collections.abc import Sequence
@@ -22,21 +22,21 @@ from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 
 ABSTAINED: Final = ReplicaKey(2**31 - 1, b"\xff" * 16)
-"""Whom such a file says it voted for: a node that does not exist."""
+"""The candidate in a file of `abstain`: a node that does not exist."""
 
 NO_VOTERS = VoterSet(())
 
 
 class MissingQuorumStateError(UnusableMetadataError):
-    """quorum-state is gone although the log is not: this node may have voted."""
+    """quorum-state is missing although the log has records: this node may have voted."""
 
 
 class LostVotersError(UnusableMetadataError):
-    """The file of the format step that names the first voters is damaged, and is needed."""
+    """The format step's file with the first voters is damaged, and is needed."""
 
 
 class Membership(Enum):
-    """What a node is in its quorum when it starts."""
+    """Role of a node in its quorum at the start."""
 
     SOLE_VOTER = "the only voter"
     VOTER = "a voter"
@@ -46,13 +46,13 @@ class Membership(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumSettings:
-    """What the configuration says.
+    """Settings from the configuration.
 
     Attributes:
-        is_controller: `process.roles` names it.
+        is_controller: `process.roles` has `controller`.
         static_voters: `controller.quorum.voters`.
         bootstrap_servers: `controller.quorum.bootstrap.servers`, ids -1.
-        listener_name: of the controllers; the name of static voters' endpoints.
+        listener_name: listener of the controllers; the name of static voters' endpoints.
     """
 
     is_controller: bool
@@ -63,16 +63,16 @@ class QuorumSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundQuorum:
-    """What the disk says.
+    """Facts about the quorum on the disk.
 
     Attributes:
         directory: the metadata directory, for messages.
         election: content of quorum-state; None if there is no such file.
-        history: as `Started` wants it; voters None where kraft.version is 0.
+        history: for `Started`; voters None for kraft.version 0.
         end_offset: of the log (exclusive).
         newest_snapshot: None if there is none.
-        lost_voters: why the file with the first voters cannot be read, where nothing else says who
-            votes; else empty.
+        lost_voters: why the file with the first voters cannot be read, if no other record has the
+            voters; otherwise empty.
     """
 
     directory: str
@@ -84,20 +84,20 @@ class FoundQuorum:
 
     @property
     def has_content(self) -> bool:
-        """Whether there is more than what the format step left."""
+        """Whether there are records besides those of the format step."""
         return self.end_offset > 0 or self.newest_snapshot not in {None, BOOTSTRAP_ID}
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumStart:
-    """How to start.
+    """Plan of a start.
 
     Attributes:
         election: for `Started`.
-        history: for `Started`, the static voters filled in.
+        history: for `Started`, with static voters filled in.
         bootstrap: for `RaftConfig`.
         static_nodes: for `RaftConfig`.
-        notes: what a person should know, one sentence each.
+        notes: warnings for the operator, one sentence each.
     """
 
     membership: Membership
@@ -109,14 +109,14 @@ class QuorumStart:
 
     @property
     def voters(self) -> VoterSet:
-        """Who votes, as far as it is known at the start."""
+        """Voters as known at the start."""
         return self.history[-1][1].voters or NO_VOTERS
 
     @property
     def controllers(self) -> tuple[Node, ...]:
-        """Where controllers can be asked, this node included if it votes.
+        """Addresses of controllers, of this node too if it is a voter.
 
-        The bootstrap servers, too: all voters may have been replaced while this node was away.
+        Includes the bootstrap servers: all voters may have been replaced while this node was down.
         """
         voters = tuple(
             Node(voter.key.id, voter.endpoints[0].host, voter.endpoints[0].port)
@@ -129,16 +129,16 @@ class QuorumStart:
 
 
 def plan_quorum_start(me: ReplicaKey, settings: QuorumSettings, found: FoundQuorum) -> QuorumStart:
-    """Decide how a node takes part.
+    """Decide the role of a node in its quorum.
 
     Args:
         me: node.id and the directory id of the metadata directory.
         settings: of the configuration.
-        found: on the disk.
+        found: facts on the disk.
 
     Raises:
         QuorumConfigError: configuration and disk contradict each other; names both.
-        MissingQuorumStateError: this node may have voted and does not know for whom.
+        MissingQuorumStateError: this node may have given a vote that it no longer has.
     """
     _refuse_an_id_twice(settings)
     static = static_voter_set(settings.static_voters, settings.listener_name)
@@ -174,7 +174,7 @@ def plan_quorum_start(me: ReplicaKey, settings: QuorumSettings, found: FoundQuor
 
 
 def static_voter_set(nodes: Sequence[Node], listener_name: str) -> VoterSet:
-    """The voters of `controller.quorum.voters`: endpoints, and no directory ids."""
+    """Voters of `controller.quorum.voters`, with endpoints and without directory ids."""
     return VoterSet(
         tuple(
             Voter(ReplicaKey(node.id), (VoterEndpoint(listener_name, node.host, node.port),))
@@ -214,9 +214,9 @@ def _check_broker(me: ReplicaKey, voters: VoterSet, found: FoundQuorum) -> None:
 
 
 def _refuse_follower_alone(me: ReplicaKey, found: FoundQuorum) -> None:
-    """The end of its log may never have been committed: only a majority knew.
+    """Refuse a follower as sole voter: the end of its log may never have been committed.
 
-    Where its own log says that it is the only voter, it is that majority.
+    Only a majority determines that. If its own log names it as the only voter, it is the majority.
     """
     election = found.election or ElectionState()
     if _names(election) and _follows_others(me, election):
@@ -229,9 +229,9 @@ def _refuse_follower_alone(me: ReplicaKey, found: FoundQuorum) -> None:
 
 
 def _refuse_part_of_a_log(me: ReplicaKey, found: FoundQuorum) -> None:
-    """A log that was removed and fetched again in part may end where this node voted alone.
+    """Refuse a log that was fetched again in part, up to where this node was the only voter.
 
-    The leader that it followed came into the voters later in the log.
+    The leader that it followed became a voter later in the log.
     """
     election = found.election or ElectionState()
     voters = {one for _, facts in found.history for one in (facts.voters or NO_VOTERS).ids}
@@ -255,7 +255,7 @@ def _names(election: ElectionState) -> set[int]:
 
 
 def _follows_others(me: ReplicaKey, election: ElectionState | None) -> bool:
-    """Whether quorum-state is that of a node which did not lead its epoch, nor stood in it."""
+    """Whether this node neither led the epoch of its quorum-state nor stood in it."""
     return election is not None and me.id not in _names(election)
 
 
@@ -308,7 +308,7 @@ def _check_directory(me: ReplicaKey, voters: VoterSet, found: FoundQuorum) -> No
             )
     known = voters.get(me.id)
     is_alone = known is not None and not voters.has(me) and len(voters.voters) == 1
-    # A new disk may hold the log of others only up to where its former one voted alone.
+    # A new disk may have the log only up to where the former disk was the only voter.
     if known is not None and is_alone and not _follows_others(me, found.election):
         raise QuorumConfigError(
             f"the only voter is node {me.id} with directory id "
@@ -321,7 +321,7 @@ def _check_vote(me: ReplicaKey, membership: Membership, found: FoundQuorum) -> N
     if found.election is not None or not found.has_content:
         return
     if membership in {Membership.SOLE_VOTER, Membership.OBSERVER_BROKER}:
-        return  # nobody else asks for its vote; it has none
+        return  # no other node asks for its vote, or it has none
     raise MissingQuorumStateError(
         f"{found.directory}/quorum-state is missing, but the log ends at offset "
         f"{found.end_offset}: node {me.id} is {membership.value} among several and may have given "
@@ -345,18 +345,18 @@ def _notes(me: ReplicaKey, membership: Membership, voters: VoterSet) -> tuple[st
 
 
 class AbstentionError(TidemarkError):
-    """No such file is written; nothing was changed."""
+    """Such a file is not written; nothing was changed."""
 
 
 def abstain_until(epoch: int, last_epoch: int) -> ElectionState:
-    """The election state in which the vote of `epoch` is spent.
+    """Return the election state in which the vote of `epoch` is spent.
 
     Args:
-        epoch: the highest that any other controller knows.
-        last_epoch: the highest in this node's log and snapshots.
+        epoch: highest epoch known to any other controller.
+        last_epoch: highest epoch in this node's log and snapshots.
 
     Raises:
-        AbstentionError: not an epoch that can be the highest.
+        AbstentionError: `epoch` is out of range.
     """
     if not last_epoch <= epoch <= EPOCH_MAX:
         raise AbstentionError(

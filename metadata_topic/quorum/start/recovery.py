@@ -1,16 +1,16 @@
-"""What a start finds in the metadata directory: the newest usable snapshot and the log after it.
+"""Reads a metadata directory at a start: the newest usable snapshot and the log after it.
 
-The disk may hold anything that a kill or a power cut leaves: a snapshot half written (it has no
-name yet), a log with a torn tail, a transaction without its end (its records do not count). A
-damaged snapshot is put aside and the one before it is used, as long as the log reaches back to it.
+A kill or a power cut may leave an unfinished snapshot (without its name yet), a log with a torn
+tail, or a transaction without its end (whose records do not count). A damaged snapshot is renamed,
+and the one before it is used if the log reaches back to it.
 
-A start reads everything first (`read_directory`) and changes nothing until all of it was read,
-decoded and validated; what cannot be relied on is refused with the disk as it was. Only then
-`repair` cuts, removes and opens.
+A start first reads everything (`read_directory`) and changes nothing until all of it is decoded and
+validated. Unreliable content is refused, with the disk unchanged. Only then `repair` cuts, removes
+and opens.
 
-How much of the log is committed is not on the disk. A sole voter takes all of it for committed and
-replays it at once. One of several replays nothing here: the others need its votes and Fetches, and
-with many records that would take seconds. A `MetadataLoader` loads the snapshot in slices once the
+The disk does not show how much of the log is committed. A sole voter takes all of it as committed
+and replays it at once. A node of several replays nothing here: the others need its votes and
+Fetches, and many records take seconds. A `MetadataLoader` loads the snapshot in slices once the
 replica runs, and adds the records of the log when the high watermark has reached them.
 """
 
@@ -61,17 +61,17 @@ _UNREADABLE = (
 
 @dataclass(slots=True)
 class FoundMetadata:
-    """What is in a metadata directory; nothing was changed yet.
+    """Content of a metadata directory; nothing is changed yet.
 
     Attributes:
-        verdict: which part of the log counts.
-        loader: holds the image of snapshot and log, if they were replayed; nobody took it yet.
-        snapshot_id: the snapshot that the log continues from, None if there was none.
-        snapshots: all that can be kept, oldest first.
-        damaged: newer snapshots that cannot be read, to be put aside, and why.
-        last_epoch: the highest epoch in log and snapshots, also where they are damaged; 0 if none.
-        bytes_replayed: of the log's batches behind it.
-        has_records: metadata records lie behind it, be they committed or not.
+        verdict: the valid part of the log.
+        loader: has the image of snapshot and log if they were replayed; not taken yet.
+        snapshot_id: the snapshot before the log, None without one.
+        snapshots: all readable ones, oldest first.
+        damaged: newer snapshots that cannot be read, to be renamed, and why.
+        last_epoch: highest epoch in log and snapshots, also in damaged parts; 0 without any.
+        bytes_replayed: size of the log's batches after the snapshot.
+        has_records: the log has metadata records after the snapshot, committed or not.
     """
 
     directory: Path
@@ -88,12 +88,12 @@ class FoundMetadata:
 
     @property
     def is_blank(self) -> bool:
-        """Whether no metadata record ever counted, as far as was looked."""
+        """Whether no metadata record took effect, as far as replayed."""
         return self.snapshot_id in {None, BOOTSTRAP_ID} and self.loader.is_blank
 
     @property
     def lost_voters(self) -> str:
-        """Why the first voters cannot be read though nothing after them says who votes.
+        """Why the needed file with the first voters cannot be read; "" if readable or not needed.
 
         A leader of kraft.version 1 writes them into the log with its first batch.
         """
@@ -103,7 +103,7 @@ class FoundMetadata:
 
     @property
     def epochs(self) -> tuple[tuple[int, int], ...]:
-        """(epoch, first offset) of the log that counts, by rising offset, as `Started` wants it."""
+        """(epoch, first offset) of the valid log, by rising offset, for `Started`."""
         found: list[tuple[int, int]] = []
         for segment in self.verdict.segments:
             found += [one for one in segment.epochs if not found or found[-1][0] != one[0]]
@@ -111,7 +111,7 @@ class FoundMetadata:
 
     @property
     def start_offset(self) -> int:
-        """Where the log begins: at 0, or at the end of the oldest snapshot that it reaches."""
+        """Start of the log: 0, or the end of the oldest snapshot that it reaches."""
         end = self.verdict.end_offset
         first = self.verdict.segments[0].base_offset if self.verdict.segments else end
         ends = (one.id.end_offset for one in self.snapshots)
@@ -126,22 +126,22 @@ def read_directory(
     check_stop: Callable[[], None] = lambda: None,
     replays: bool = True,
 ) -> FoundMetadata:
-    """Read everything in the metadata directory, which need not exist, and change nothing.
+    """Read everything in the metadata directory, which need not exist; change nothing.
 
     Args:
         directory: of the metadata log.
         files: its snapshots.
-        disk: files.
-        check_stop: called between batches; what it raises ends the reading.
-        replays: all records of the log are committed: this is the sole voter. Without it only
+        disk: file access.
+        check_stop: called between batches; its error ends the reading.
+        replays: all records of the log are committed, since this is the sole voter. Otherwise only
             control records are decoded.
 
     Raises:
-        DamagedMetadataError, ForeignSnapshotError, MissingMetadataError, UnreadableRecordError: see
-            there.
+        DamagedMetadataError, ForeignSnapshotError, MissingMetadataError, UnreadableRecordError: the
+            content is not reliable.
         OSError: the disk failed.
     """
-    with resting_collector():  # 300,000 records: a third of the time would be the collector's
+    with resting_collector():  # 300,000 records: the collector would take a third of the time
         found, snapshot = _read_directory(directory, files, disk)
         start = 0 if found.snapshot_id is None else found.snapshot_id.end_offset
         if replays and snapshot is not None and found.snapshot_id is not None:
@@ -155,7 +155,7 @@ def read_directory(
 def _read_directory(
     directory: Path, files: SnapshotFiles, disk: Disk
 ) -> tuple[FoundMetadata, Snapshot | None]:
-    """Read all but records; the usable snapshot beside what was found."""
+    """Read everything except records; also returns the usable snapshot."""
     ids = files.ids()
     snapshot_id, snapshot, damaged = newest_usable(files, ids)
     noted = FlushedEndFile(directory, disk).read()
@@ -197,10 +197,10 @@ def repair(
     disk: Disk,
     clock: Clock,
 ) -> MetadataLog:
-    """Put the directory into the state that `found` describes, and open its log.
+    """Bring the directory into the state that `found` describes, and open its log.
 
     Raises:
-        DamagedMetadataError: the log ends elsewhere than was found.
+        DamagedMetadataError: the opened log ends at another offset than `found`.
         OSError, KafkaStorageError: the disk failed.
     """
     make_dirs_durably(disk, found.directory)
@@ -238,20 +238,20 @@ def repair(
             f"{found.directory}: the log was opened up to offset {opened.end_offset}, but its "
             f"batches reach {verdict.end_offset}"
         )
-    # A process that was killed may have left in memory what the core takes for durable.
+    # A killed process may have left bytes in memory that the core takes as durable.
     opened.flush()
     newest = opened.partition_log.segments.active.base_offset
-    disk.fsync_path(path_of(found.directory, newest, LOG))  # it may have been cut back, too
+    disk.fsync_path(path_of(found.directory, newest, LOG))  # it may have been cut, too
     disk.fsync_path(found.directory)
     opened.note_flushed()
     return opened
 
 
 def _cut_tail(found: FoundMetadata, disk: Disk) -> None:
-    """Cut the torn tail that was validated to be one; the opening would validate it by other rules.
+    """Cut the validated torn tail before the opening, which has other rules.
 
-    A segment of which nothing is whole stays, empty, its bytes kept beside it: opening would rename
-    it, and after a power cut there could be no segment at all.
+    A segment without any whole batch stays, empty, and its bytes are kept beside it: the opening
+    would rename it, and after a power cut the log could be without segments.
     """
     verdict, last = found.verdict, found.verdict.segments[-1]
     log.warning("torn tail: offset=%d size_bytes=%d", verdict.end_offset, verdict.torn_bytes)
@@ -262,10 +262,10 @@ def _cut_tail(found: FoundMetadata, disk: Disk) -> None:
 
 
 def _drop_log(found: FoundMetadata, disk: Disk) -> None:
-    """Remove all segments for the snapshot that replaces them, whatever state they are in.
+    """Remove all segments, in any state, for the snapshot that replaces them.
 
-    They may have holes between them that no log opens with: a power cut in this very place brings
-    back any names.
+    They may have holes with which no log opens: a power cut during this function can bring back any
+    of the names.
     """
     assert found.snapshot_id is not None
     noted = found.noted or FlushedEnd(0)
@@ -277,7 +277,7 @@ def _drop_log(found: FoundMetadata, disk: Disk) -> None:
         for name in disk.list_dir(found.directory)
         if parse_segment_file(name) is not None or name == EPOCH_CHECKPOINT
     ]
-    if dropped:  # none in a directory that was made with the snapshot alone
+    if dropped:  # none in a directory created with the snapshot alone
         log.warning("a snapshot replaces the log: offset=%d files=%d", noted.offset, len(dropped))
     for name in dropped:
         disk.unlink(found.directory / name)
@@ -287,10 +287,10 @@ def _drop_log(found: FoundMetadata, disk: Disk) -> None:
 def newest_usable(
     files: SnapshotFiles, ids: list[SnapshotId]
 ) -> tuple[SnapshotId | None, Snapshot | None, list[tuple[SnapshotId, str]]]:
-    """The newest snapshot that a start can use, and why it puts newer ones aside.
+    """Find the newest snapshot that a start can use; also returns why newer ones are damaged.
 
     Raises:
-        UnreadableRecordError: one is whole and holds what this version cannot read.
+        UnreadableRecordError: this version cannot read a record of an intact snapshot.
         OSError: the disk failed.
     """
     damaged: list[tuple[SnapshotId, str]] = []
@@ -331,7 +331,7 @@ def _load_segment(
     *,
     replays: bool,
 ) -> None:
-    # A snapshot ends between batches; the one that holds its end is wholly inside.
+    # A snapshot ends between batches, so no batch of the log is partly in it.
     for position, data in sound_batches(found.directory, disk, segment, start):
         check_stop()
         is_control = read_header(data).is_control

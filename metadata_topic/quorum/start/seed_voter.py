@@ -1,9 +1,9 @@
-"""A controller that begins with the metadata of a node which voted alone until now.
+"""Creates a voter with the metadata of a node that was the only voter until now.
 
-Its metadata directory holds one snapshot and no log, so that the records of the former node need
-not be copied one by one. The snapshot's epoch is above every epoch of that node: a replica that
-still has the old log, at whatever offset, gets the snapshot in its place; and a controller that was
-formatted empty is given no vote by one that begins like this.
+Its metadata directory has one snapshot and no log, so that the former node's records need not be
+copied one by one. The snapshot's epoch is above every epoch of that node. A replica with the old
+log, at any offset, gets the snapshot in its place; a controller formatted empty gets no vote from a
+voter created like this.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from runtime.rng import Rng
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seed:
-    """What all voters of the new quorum begin with.
+    """Initial state of all voters of the new quorum.
 
     Attributes:
         image: all of it is committed.
@@ -44,8 +44,8 @@ class Seed:
 def seed_voter(log_dir: Path, seed: Seed, *, disk: Disk, clock: Clock, rng: Rng) -> None:
     """Write `__cluster_metadata-0` of a new voter; durable when it returns.
 
-    The note of the flushed end says that the snapshot replaces the log: that there is none is then
-    no loss.
+    The note of the flushed end names the snapshot as the log's replacement, so the missing log
+    counts as no loss.
 
     Raises:
         OSError: the disk failed.

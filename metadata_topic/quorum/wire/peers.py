@@ -1,10 +1,10 @@
 """Requests to other controllers: the transport of a replica of the metadata log.
 
-One connection for each address (`kafka_client`). A dead peer costs its own requests their time and
-nobody else's. Nothing here tries again; that is the core's decision, at the core's pace. All of it
-runs on the event loop's thread; a request is no task.
+One connection per address (`kafka_client`). A dead peer delays only its own requests. There are no
+retries here; the core decides about them. All of it runs on the event loop's thread, without a task
+per request.
 
-Connections are in the clear, as on the broker's listeners.
+Connections are in plaintext, as on the broker's listeners.
 """
 
 import logging
@@ -35,11 +35,11 @@ from runtime.ports import Ports
 log = logging.getLogger(__name__)
 
 Done = Callable[[Reply | None], None]
-"""Gets the answer of a request, or None if there will be none."""
+"""Gets the answer of a request, or None if none came."""
 
 
 class _TakenForAVoteError(NotSentError):
-    """The peer would take a pre-vote for a vote; `answer` is what it gets instead."""
+    """The peer would take a pre-vote for a vote; `answer` is used instead of sending it."""
 
     def __init__(self, answer: Response) -> None:
         super().__init__("a pre-vote would be taken for a vote")
@@ -49,7 +49,7 @@ class _TakenForAVoteError(NotSentError):
 def call_of(
     request: Question, identity: WireIdentity, done: Callable[[Any], None], timeout_ms: int
 ) -> Call:
-    """The request on its way; `done` gets a `Reply` whose records are checked."""
+    """Make the call of a request; `done` gets a `Reply` whose records are checked."""
     if isinstance(request, VOTER_QUESTIONS):
         return voter_call_of(request, identity, done, timeout_ms)
     api_key = api_of(request)
@@ -69,14 +69,14 @@ def call_of(
 
 
 class Peers:
-    """Sends requests of the quorum to other nodes; use it from the event loop's thread only."""
+    """Sends requests of the quorum to other nodes; used from the event loop's thread only."""
 
     def __init__(self, identity: WireIdentity, node_id: int, ports: Ports) -> None:
-        """Nothing is opened before the first `send`.
+        """Take the parts; no connection is opened before the first `send`.
 
         Args:
             identity: of this replica's quorum.
-            node_id: of this node; it has Kafka's client id of a replica.
+            node_id: of this node, for Kafka's client id of a replica.
             ports: of the connections.
         """
         self._identity, self._scheduler = identity, ports.scheduler
@@ -86,13 +86,13 @@ class Peers:
         self._is_closed = False
 
     def send(self, to: Node, request: Question, timeout_ms: int, done: Done) -> None:
-        """Ask `to`; `done` is called once, later, on the loop's thread.
+        """Send a request; `done` is called once, after `send` returns, on the loop's thread.
 
         Args:
-            to: whom; only host and port matter.
-            request: what.
-            timeout_ms: for all of it: name, connection, answer.
-            done: gets the answer; None if there is none in time, or none that can be read.
+            to: the receiver; only host and port are used.
+            request: the message.
+            timeout_ms: for name resolution, connection and answer together.
+            done: gets the answer; None if none came in time, or none that is readable.
         """
         address = to.host, to.port
 
@@ -107,12 +107,12 @@ class Peers:
         self._connections.to(address).send(call)
 
     def close(self) -> None:
-        """Close all connections; requests end without an answer, later ones at once."""
+        """Close all connections; pending and later requests get no answer."""
         self._is_closed = True
         self._connections.close()
 
     def _log(self, address: Address, reason: str) -> None:
-        """Log why a controller does not answer, once for each reason; and that it does again."""
+        """Log once for each reason that a controller does not answer, and that it answers again."""
         before = self._logged.get(address, "")
         if reason == before or self._is_closed:
             return

@@ -1,11 +1,11 @@
 """Requests of the quorum: from the wire to the core, and back.
 
-Refused here, so that nothing of this replica can change: another cluster, another topic or
-partition, several or none of them, negative or absurd numbers. All else is the core's decision.
+Requests refused here never reach the core: another cluster, another topic or partition, several or
+none of them, negative or absurd numbers. The core decides about all others.
 
-Codes are Kafka's. DIFFERS: FetchSnapshot about another topic is 42 (Kafka 4.3 answers -1, and its
-process ends where the request has no topic); a negative size is 42 (Kafka has no limit in Fetch,
-and answers FetchSnapshot with -1).
+Codes are Kafka's. DIFFERS: FetchSnapshot about another topic gets 42 (Kafka 4.3 answers -1, and its
+process ends if the request has no topic); a negative size gets 42 (Kafka has no limit in Fetch, and
+answers FetchSnapshot with -1).
 """
 
 from collections.abc import Callable
@@ -44,9 +44,9 @@ from metadata_topic.raft.messages import (
 from metadata_topic.raft.voters import ReplicaKey
 
 FETCH_BYTES_MAX: Final = 8 << 20
-"""Most records in an answer, whatever is asked for; Kafka's own replicas ask for no more."""
+"""Limit of records in an answer, for any request; Kafka's replicas request no more."""
 WAIT_MS_MAX: Final = 30_000
-"""Longest wait for something new: an asker that wants to wait longer asks again."""
+"""Longest wait for new records; a follower with a longer wait fetches again."""
 SUCCESSORS_MAX: Final = 1_000
 _REPLICA_STATE: Final = 15
 _INVALID: Final = ErrorCode.INVALID_REQUEST
@@ -54,10 +54,10 @@ _INVALID: Final = ErrorCode.INVALID_REQUEST
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The answer to a request that the core does not see.
+    """Answer to a request that is kept from the core.
 
     Attributes:
-        answer: the wire's struct. Any: the codec makes its class at run time.
+        answer: struct of the message. Any: the codec makes its class at run time.
     """
 
     answer: Any
@@ -73,14 +73,14 @@ def admit(
     identity: WireIdentity,
     standing: Callable[[], Standing],
 ) -> LogRequest | Refused:
-    """Make a message for the core of a decoded request, or the answer that refuses it.
+    """Turn a decoded request into a message for the core, or into an answer that refuses it.
 
     Args:
         api_key: one of `VERSIONS`.
-        version: of the request, any that the codec knows.
+        version: of the request, any that the codec has.
         body: decoded request.
         identity: of this replica.
-        standing: called only where a refusal says it.
+        standing: called only if the refusal needs it.
     """
     if body.cluster_id is not None and body.cluster_id != identity.cluster_id:
         return Refused(refused_whole(api_key, ErrorCode.INCONSISTENT_CLUSTER_ID))
@@ -166,7 +166,7 @@ def _end(
 def _fetch(version: int, body: Any, asked: Any) -> FetchRequest | ErrorCode:
     if min(body.max_wait_ms, body.max_bytes, asked.fetch_offset, asked.last_fetched_epoch) < 0:
         return _INVALID
-    # As Kafka: said before anything about who leads.
+    # As in Kafka this check precedes those about leadership.
     if asked.last_fetched_epoch > asked.current_leader_epoch:
         return _INVALID
     if asked.high_watermark < UNKNOWN_HIGH_WATERMARK:
@@ -212,12 +212,12 @@ def _listening(endpoints: Any, leader_id: int, identity: WireIdentity) -> Node |
 
 
 def is_sayable(request: LogRequest, version: int) -> bool:
-    """Whether this version can ask it: a pre-vote without its flag would be a vote."""
+    """Whether this version can express the request: without its flag a pre-vote would be a vote."""
     return not isinstance(request, VoteRequest) or version >= PRE_VOTE or not request.pre_vote
 
 
 def write_request(request: LogRequest, version: int, identity: WireIdentity) -> Any:
-    """The wire's struct of a request; what the version lacks is left at its default."""
+    """Make the message struct of a request; fields that the version lacks keep their default."""
     cls = codec_of(api_of(request)).cls
     match request:
         case VoteRequest():
@@ -236,7 +236,7 @@ def write_request(request: LogRequest, version: int, identity: WireIdentity) -> 
 
 
 _Written = tuple[Any, dict[str, Any]]
-"""The struct of the only topic, and the fields beside the topics."""
+"""Struct of the only topic, and the fields beside the topics."""
 
 
 def _write_vote(cls: Any, request: VoteRequest) -> _Written:

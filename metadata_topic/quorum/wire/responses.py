@@ -1,7 +1,7 @@
 """Answers of the quorum: from the core to the wire, and back.
 
-An answer that is not about what was asked, or that contradicts itself, is no answer:
-`UnreadableAnswer` says why, and the asker gets none.
+An answer about another topic, or one that contradicts itself, raises `UnreadableAnswer`; then the
+sender of the request gets none.
 """
 
 from typing import Any, Final, assert_never
@@ -41,14 +41,14 @@ _UNKNOWN: Final = -1
 
 
 class UnreadableAnswer(TidemarkError):
-    """An answer that means nothing to us."""
+    """An answer of another topic or with contradictory fields."""
 
 
 # -- to the wire
 
 
 def write_answer(answer: LogResponse, version: int) -> Any:
-    """The wire's struct of an answer; what the version lacks is excluded."""
+    """Make the message struct of an answer, without fields that the version lacks."""
     match answer:
         case VoteResponse():
             return _write_vote(answer)
@@ -65,18 +65,18 @@ def write_answer(answer: LogResponse, version: int) -> Any:
 
 
 def refused_whole(api_key: ApiKey, error: ErrorCode) -> Any:
-    """The wire's struct of an answer that says nothing but an error."""
+    """Make the message struct of an answer that has only an error."""
     return codec_of(api_key).cls(error_code=int(error))
 
 
 def refused(api_key: ApiKey, error: ErrorCode, standing: Standing, asked: Any) -> LogResponse:
-    """An answer about the log that grants nothing.
+    """Make an answer about the log that grants nothing.
 
     Args:
         api_key: of the request.
-        error: why not.
+        error: reason.
         standing: of this replica.
-        asked: the request's struct of the partition.
+        asked: the partition's struct in the request.
     """
     match api_key:
         case ApiKey.VOTE:
@@ -145,7 +145,7 @@ def _write_fetch(answer: FetchResponse, version: int) -> Any:
         made.snapshot_id = partition.SnapshotId(
             end_offset=answer.snapshot_id.end_offset, epoch=answer.snapshot_id.epoch
         )
-    # Version 16 has the field, but for the leaders of clients' partitions.
+    # Version 16 has the field, but only for the leaders of clients' partitions.
     endpoints = node_endpoints(cls.NodeEndpoints, standing) if version >= FETCH_ENDPOINTS else []
     topic = cls.Responses(topic_id=TOPIC_ID, partitions=[made])
     return cls(responses=[topic], node_endpoints=endpoints)
@@ -177,15 +177,15 @@ def _write_fetch_snapshot(answer: FetchSnapshotResponse) -> Any:
 
 
 def read_answer(request: LogRequest, body: Any, checked: CheckedData = NO_DATA) -> LogResponse:
-    """Make a message for the core of a decoded answer.
+    """Turn a decoded answer into a message for the core.
 
     Args:
-        request: what was asked.
+        request: the request.
         body: decoded answer to it.
-        checked: of a Fetch answer: what `checked_prefix` found in its records.
+        checked: of a Fetch answer: result of `checked_prefix` for its records.
 
     Raises:
-        UnreadableAnswer: it is about something else, or senseless.
+        UnreadableAnswer: the answer is about another topic, or contradicts itself.
     """
     if body.error_code:
         return _failed(request, _code(body.error_code))
@@ -218,7 +218,7 @@ def read_answer(request: LogRequest, body: Any, checked: CheckedData = NO_DATA) 
 
 
 def records_of(body: Any) -> memoryview:
-    """The records of a decoded Fetch answer, if it is about the metadata log."""
+    """Records of a decoded Fetch answer; empty if it is not about the metadata log."""
     found = only_partition(body.responses, "topic_id", "partition_index")
     if found is None or found.records is None:
         return memoryview(b"")
@@ -226,9 +226,9 @@ def records_of(body: Any) -> memoryview:
 
 
 def _failed(request: LogRequest, error: ErrorCode) -> LogResponse:
-    """An answer that refuses the request as a whole: it does not say where its sender stands.
+    """Answer that refuses the request as a whole, without its sender's epoch and leader.
 
-    So it passes for one of the epoch that was asked in, and the error decides.
+    It is treated as one of the request's epoch, and the error decides.
     """
     standing = Standing(request.epoch)
     match request:
@@ -247,9 +247,9 @@ def _failed(request: LogRequest, error: ErrorCode) -> LogResponse:
 
 
 def without_pre_vote(request: VoteRequest) -> VoteResponse:
-    """What a peer that knows no pre-vote would answer, had Kafka a way to say it.
+    """Answer in place of a peer without pre-vote, which Kafka has no code for.
 
-    Source: KIP-996: the asker stands at once.
+    Source: KIP-996: the candidate stands at once.
     """
     return VoteResponse(ErrorCode.UNSUPPORTED_VERSION, Standing(request.epoch))
 
@@ -316,7 +316,7 @@ def _code(number: int) -> ErrorCode:
 
 
 def _is_set(first: int, second: int) -> bool:
-    """Whether a pair of an offset and an epoch is given; both are -1 where it is not."""
+    """Whether an offset and an epoch are given; both are -1 if not."""
     if min(first, second) >= 0:
         return True
     if max(first, second) >= 0:

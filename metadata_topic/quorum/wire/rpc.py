@@ -1,7 +1,7 @@
-"""The quorum's requests and answers on the wire: which APIs, which versions, about which log.
+"""The quorum's requests and responses on the wire: APIs, versions, and the log's identity.
 
-`rpc_requests` and `rpc_responses` translate between the wire's structs and the core's messages, in
-both directions, for a replica is server and client. Nothing here opens a socket.
+`requests` and `responses` translate between message structs and the core's messages, in both
+directions, since a replica is server and client. No module here opens a socket.
 
 Source: KIP-595, KIP-630, KIP-853 (directory ids, endpoints), KIP-996 (pre-vote), KIP-1166 (the
 asker's high watermark).
@@ -37,14 +37,14 @@ VERSIONS: Final[dict[ApiKey, Versions]] = {
     ApiKey.FETCH: Versions(13, 18),
     ApiKey.FETCH_SNAPSHOT: Versions(0, 1),
 }
-"""What a replica asks in, both ends inclusive; Fetch knows the log by its topic id from 13 on."""
+"""Versions that a replica sends, both ends inclusive; Fetch has topic ids from 13 on."""
 
 PRE_VOTE: Final = 2
 """First version of Vote with a pre-vote (KIP-996)."""
 VOTER_KEYS: Final = 1
 """First version of Vote, BeginQuorumEpoch and EndQuorumEpoch with directory ids (KIP-853)."""
 FETCH_ENDPOINTS: Final = 17
-"""First version of Fetch whose answer says where the quorum's leader listens (KIP-853)."""
+"""First version of Fetch whose answer has the address of the quorum's leader (KIP-853)."""
 
 _API_OF: Final[dict[type, ApiKey]] = {
     VoteRequest: ApiKey.VOTE,
@@ -59,11 +59,11 @@ _PORT_MAX: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class WireIdentity:
-    """Which quorum this replica belongs to, as its messages say it.
+    """Identity of the quorum in its messages.
 
     Attributes:
         cluster_id: of `meta.properties`.
-        listener_name: of the controllers' listener; the first of `controller.listener.names`.
+        listener_name: of the controllers' listener: the first of `controller.listener.names`.
     """
 
     cluster_id: str
@@ -71,17 +71,17 @@ class WireIdentity:
 
 
 def api_of(request: LogRequest) -> ApiKey:
-    """Which API carries a request."""
+    """API key of a request."""
     return _API_OF[type(request)]
 
 
 def only_partition(topics: Sequence[Any], topic: str, partition: str) -> Any | None:
-    """The struct of the metadata log's partition, if a message is about it and nothing else.
+    """Return the struct of the metadata log's partition if the message has exactly that one.
 
     Args:
         topics: of a request or an answer. Any: the codec makes their classes at run time.
-        topic: attribute that has the topic's name or id.
-        partition: attribute that has the partition's number.
+        topic: attribute with the topic's name or id.
+        partition: attribute with the partition's number.
     """
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
@@ -93,21 +93,21 @@ def only_partition(topics: Sequence[Any], topic: str, partition: str) -> Any | N
 
 
 def quorum_question() -> Any:
-    """A DescribeQuorum request of any version."""
+    """Make a DescribeQuorum request, for any version."""
     cls = codec.request(ApiKey.DESCRIBE_QUORUM).cls
     partition = cls.Topics.Partitions(partition_index=PARTITION)
     return cls(topics=[cls.Topics(topic_name=TOPIC, partitions=[partition])])
 
 
 def usable_node(node_id: int, host: str, port: int) -> Node | None:
-    """An address that was told to us, None if nobody can listen there."""
+    """Make a node of an address from the wire; None if the address is invalid."""
     if not 0 < len(host) <= _HOST_CHARS_MAX or not 0 < port <= _PORT_MAX:
         return None
     return Node(node_id, host, port)
 
 
 def leader_of(endpoints: Iterable[Any], leader_id: int) -> Node | None:
-    """Where `leader_id` listens, by the NodeEndpoints of an answer."""
+    """Find the address of `leader_id` in the NodeEndpoints of an answer."""
     for one in endpoints:
         if one.node_id == leader_id and leader_id >= 0:
             return usable_node(leader_id, one.host, one.port)
@@ -115,7 +115,7 @@ def leader_of(endpoints: Iterable[Any], leader_id: int) -> Node | None:
 
 
 def node_endpoints(cls: Any, standing: Standing) -> list[Any]:
-    """NodeEndpoints of an answer: the leader, where its address is known."""
+    """Make the NodeEndpoints of an answer: the leader, if its address is known."""
     leader = standing.leader
     if leader is None:
         return []

@@ -37,7 +37,7 @@ VOTER_VERSIONS: Final[dict[ApiKey, Versions]] = {
     ApiKey.REMOVE_RAFT_VOTER: Versions(0, 0),
     ApiKey.UPDATE_RAFT_VOTER: Versions(0, 0),
 }
-"""What is served, and asked in; both ends inclusive."""
+"""Versions served and sent; both ends inclusive."""
 VOTER_QUESTIONS: Final = (
     AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest, ApiVersionsRequest
 )  # fmt: skip
@@ -52,11 +52,11 @@ _ENDPOINTS_MAX: Final = 100
 
 
 def voter_request_of(body: Any, epoch: int) -> VoterRequest | None:
-    """Make a message for the core of a decoded request; None if nobody can listen where it says.
+    """Turn a decoded request into a message for the core; None if an address is invalid.
 
     Args:
         body: of one of `VOTER_VERSIONS`.
-        epoch: of this replica: only UpdateRaftVoter names one.
+        epoch: of this replica, for requests that have none (all but UpdateRaftVoter).
     """
     key = ReplicaKey(body.voter_id, body.voter_directory_id)
     if not hasattr(body, "listeners"):
@@ -74,7 +74,7 @@ def voter_request_of(body: Any, epoch: int) -> VoterRequest | None:
 
 
 def update_answer(error: ErrorCode, standing: Standing) -> Any:
-    """The wire's struct of an answer to UpdateRaftVoter, which says who leads."""
+    """Make the message struct of an answer to UpdateRaftVoter, which has the leader."""
     cls = codec.response(ApiKey.UPDATE_RAFT_VOTER).cls
     led = cls.CurrentLeader(leader_id=standing.leader_id, leader_epoch=standing.epoch)
     if standing.leader is not None:
@@ -88,7 +88,7 @@ def update_answer(error: ErrorCode, standing: Standing) -> Any:
 def voter_call_of(
     request: VoterQuestion, identity: WireIdentity, done: Callable[[Any], None], timeout_ms: int
 ) -> Call:
-    """The request on its way; `done` gets a `Reply`."""
+    """Make the call of a request; `done` gets a `Reply`."""
     if isinstance(request, ApiVersionsRequest):
         api_key, body, versions = ApiKey.API_VERSIONS, api_versions_body(), _FEATURES
     else:
