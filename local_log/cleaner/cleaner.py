@@ -318,7 +318,7 @@ class LogCleaner:
         )
         tried_again = (
             HealthReason.NOT_COMPACTED_YET.line(
-                partition=one.topic_partition, why=self._unread[one][1]
+                partition=one.topic_partition, why=str(self._unread[one][1])
             )
             for one in unread
         )

@@ -23,6 +23,7 @@ def local(directory: Path, **more: str) -> StoreIdentity:
 
 def test_one_directory_is_one_store_by_whatever_path_and_settings(tmp_path: Path) -> None:
     store, link = tmp_path / "store", tmp_path / "link"
+    store.mkdir()
     link.symlink_to(store)
     assert local(store) == local(link, **{"check.writable": "false", "node.id": "2"})
     assert local(store) != local(tmp_path / "other")
