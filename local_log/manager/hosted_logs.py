@@ -49,9 +49,8 @@ class HostedLogs:
 
         Without those being replaced, whose entries are of the next log already.
         """
-        without = (
-            self.being_replaced.copy()
-        )  # first, so that an old log is not taken for the new one
+        # First, so that an old log is not taken for the new one.
+        without = self.being_replaced.copy()
         return {tp: log for tp, log in self.logs_in(directory).items() if tp not in without}
 
     def refused_in(self, directory: LogDir) -> dict[TopicPartition, int]:
