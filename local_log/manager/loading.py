@@ -415,12 +415,12 @@ class Loader:
         noted = next((d for d in self._dirs if d.directory_id == wanted.directory_id), directory)
         config, point = self._config_for(tp.topic), None
         try:
-            # Moved while the broker was down: what is known of it was noted where it was.
+            # After a move while the broker was down the facts are in the former directory.
             home = directory if is_moved_here(directory, found.path) else noted
             log_start = known_log_start(home, tp, config, found.path)
             point = known_recovery_point(home, tp, found.path)
             if point is None and never_served and not log_files(self._disk, found.path):
-                point = 0  # a kill left it half made
+                point = 0  # the rest of a creation that was killed
             request = OpenRequest(
                 tp,
                 found.path,
@@ -432,7 +432,7 @@ class Loader:
                 is_clean=directory.was_clean and home.was_clean,
                 was_compacted=home.entry(CLEANER_OFFSETS, tp) is not None,
                 check_stop=self.check_stop,
-                # The leader has what others lack: what is made up here would stay another log.
+                # With other replicas the leader has the lost records; salvage would diverge.
                 salvages=tp.topic == OFFSETS_TOPIC and not wanted.has_others,
             )
             hooks = self._request.hooks_for(tp, directory)
@@ -446,11 +446,11 @@ class Loader:
             has_entry = home.entry(LOG_STARTS, tp) is not None
             opened.log_start_has_no_entry = home.is_sound(LOG_STARTS) and not has_entry
             if point is None:
-                opened.flush()  # all was read, now all is safe: from here on the place is known
+                opened.flush()  # all was read, and is safe now: the recovery point is known
             self._identify(found, wanted)
             if _was_never_served(wanted):
-                # A kill left it behind, and what it made may still be lost. The metadata note next
-                # that it lies here, so from then on its files must be there.
+                # The rest of a killed creation, which may still be lost. The metadata will assign
+                # it to this directory, and from then on its files must exist.
                 make_durable(self._disk, found.path, with_chain=config.remote_storage_enable)
                 self._disk.fsync_path(directory.path)
         except LogRefused as error:
@@ -476,7 +476,7 @@ class Loader:
         return outcome
 
     def _identify(self, found: _Candidate, wanted: TargetReplica) -> None:
-        """Write again what the files do not say, and make the sidecar say what they do."""
+        """Repair the topic id in the files, and bring the sidecar up to date."""
         files = found.files
         if wanted.topic_id == ZERO_UUID:
             return
@@ -505,11 +505,11 @@ def _was_never_served(wanted: TargetReplica) -> bool:
 
 
 def known_log_start(home: LogDir, tp: TopicPartition, config: LogConfig, path: Path) -> int | None:
-    """Where the checkpoint of a log directory says that a log begins; None if it does not say.
+    """Return the log start in the checkpoint of a log directory; None if unknown.
 
     Args:
-        home: the log directory whose checkpoints speak of the partition.
-        tp: which.
+        home: the log directory with the partition's checkpoint entries.
+        tp: the partition.
         config: of its topic.
         path: of the partition's directory.
     """
@@ -521,24 +521,24 @@ def known_log_start(home: LogDir, tp: TopicPartition, config: LogConfig, path: P
         return 0 if is_ours and home.is_sound(LOG_STARTS) else None
     if is_ours and not config.remote_log_delete_on_disable:
         return log_start
-    # The first segment may lie above: the topic was tiered until now, and its remote part is given
-    # up; or Apache Kafka dropped segments before the checkpoint said so.
+    # The first segment may begin above: the topic was tiered before, and its remote part is given
+    # up; or Apache Kafka deleted segments before it wrote the checkpoint.
     parsed = map(parse_segment_file, home.disk.list_dir(path))
     first = min((p[0] for p in parsed if p is not None and p[1] == LOG), default=log_start)
     return max(log_start, first)
 
 
 def known_recovery_point(home: LogDir, tp: TopicPartition, path: Path) -> int | None:
-    """Below which offset all was flushed; None if that is not known.
+    """Return the offset below which all is flushed; None if unknown.
 
     Args:
-        home: the log directory whose checkpoints speak of the partition.
-        tp: which.
+        home: the log directory with the partition's checkpoint entries.
+        tp: the partition.
         path: of the partition's directory.
     """
     point = home.entry(RECOVERY_POINTS, tp)
     if point is not None:
         return point if point >= 0 else None
     if home.is_sound(RECOVERY_POINTS) and home.disk.exists(path_of(path, 0, LOG)):
-        return 0  # begun since the checkpoint was written
+        return 0  # created since the checkpoint was written
     return None

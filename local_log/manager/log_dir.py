@@ -24,7 +24,7 @@ CLEANER_OFFSETS = offset_checkpoint.CLEANER_OFFSETS
 CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 RUNNING_INCARNATION = "tidemark.running-life"
-"""Which incarnation of the broker writes here, since which start of the machine."""
+"""File with the broker incarnation that writes here, and the boot id of the machine."""
 LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
 INCARNATION_HISTORY = "tidemark-lives"
@@ -43,30 +43,29 @@ OWN_NAMES = frozenset(
         "bootstrap.checkpoint",
     }
 )
-"""What lies in a log directory beside partitions."""
+"""Names of the files in a log directory beside partitions."""
 
 UNKNOWN = -1
-"""Recovery point of a partition that is offline, where the checkpoint that knew it was lost."""
+"""Recovery point of an offline partition whose checkpoint entry was lost."""
 
 
 class LogDir:
     """A directory of `log.dirs`.
 
     Attributes:
-        directory_id: 16 raw bytes from `meta.properties`, zero if that is not there.
-        was_clean: the last stop was clean; known after `read_clean_mark`.
-        broker_epoch: at that stop, -1 if unknown.
-        same_boot_epoch: broker epoch of the last incarnation where the machine has run without a
-            break since it began: a kill of the process has lost nothing. -1: it has not, or
-            unknown.
+        directory_id: 16 raw bytes from `meta.properties`, zero without that file.
+        was_clean: the last shutdown was clean; set by `read_clean_mark`.
+        broker_epoch: at that shutdown, -1 if unknown.
+        same_boot_epoch: broker epoch of the last incarnation, if the machine has not restarted
+            since it began: then a kill of the process has lost nothing. -1: it has restarted, or
+            this is unknown.
         same_boot_incarnation: incarnation id of that incarnation; None: unknown.
         failure: why it is offline, None while it works.
         checkpointing: held while a checkpoint is collected and written. The loop and pool threads
-            write them, under one temporary name, and the older one must not come last.
-        beginnings: for the next one that writes checkpoints in `future_dirs.begin_at`.
-        entries: what each offset checkpoint on the disk says. Entries of partitions that are not
-            open here are written again with every new version: an offline log needs them when it
-            comes back.
+            write under one temporary name, and the newest version must be written last.
+        beginnings: entries that wait for the next writer in `future_dirs.begin_at`.
+        entries: content of each offset checkpoint on the disk. Entries of partitions that are not
+            open here are kept in new versions: an offline log needs them when it comes back.
     """
 
     def __init__(self, path: Path, disk: Disk) -> None:
@@ -92,7 +91,10 @@ class LogDir:
         return self.failure is None
 
     def fail(self, error: Exception) -> bool:
-        """Take it offline; False if it was already. On any thread: only one of them gets True."""
+        """Take it offline.
+
+        False if it was already. On any thread: only one of several gets True.
+        """
         with self._failing:
             if self.failure is not None:
                 return False
@@ -100,7 +102,7 @@ class LogDir:
             return True
 
     def prepare(self, *, compare: bool = True) -> None:
-        """Make the directory if needed, read its id and its sidecar.
+        """Create the directory if needed, read its id and its sidecar.
 
         Args:
             compare: see `CheckedFiles`.
@@ -120,22 +122,22 @@ class LogDir:
 
     @property
     def files(self) -> CheckedFiles:
-        """Its small files with their sidecar; whoever writes holds `checkpointing`."""
+        """Its small files with their sidecar; a writer holds `checkpointing`."""
         if self._files is None:
             self._files = CheckedFiles(self.disk, self.path)
         return self._files
 
     def lock(self) -> None:
-        """Take `.lock` for as long as this object lives.
+        """Take `.lock` until `unlock`, or the end of this object.
 
         Raises:
-            LockHeldError: another process works here.
+            LockHeldError: another process uses the directory.
         """
         if self._lock is None:
             self._lock = self.disk.lock(self.path / LOCK)
 
     def unlock(self) -> None:
-        """Give the lock up."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -143,11 +145,11 @@ class LogDir:
     # -- clean shutdown -------------------------------------------------------------------------
 
     def read_clean_mark(self, last_broker_epoch: int | None = None) -> None:
-        """Read the mark of a clean stop and remove it: from now on the directory is in use.
+        """Read the mark of a clean shutdown and remove it: from now on the directory is in use.
 
         Args:
-            last_broker_epoch: of this broker's last registration: a mark of another incarnation is
-                an old copy. None: not known.
+            last_broker_epoch: of this broker's last registration: a mark with another one is an
+                old copy. None: unknown.
         """
         path = self.path / CLEAN_SHUTDOWN
         try:
@@ -159,7 +161,7 @@ class LogDir:
             mark = json.loads(data)
             self.broker_epoch = int(mark["brokerEpoch"])
         except (ValueError, KeyError, TypeError):
-            # Cut or empty: what it says cannot be relied on, so every log is recovered.
+            # Cut or empty: it proves nothing, so every log is recovered.
             log.warning("clean-shutdown mark is damaged, every log is recovered: %s", path)
             self.was_clean = False
         if last_broker_epoch is not None and self.broker_epoch != last_broker_epoch:
@@ -169,7 +171,7 @@ class LogDir:
         self.disk.fsync_path(self.path)
 
     def read_running_incarnation(self) -> None:
-        """Learn which incarnation wrote here last, if the machine has not restarted since."""
+        """Read which incarnation wrote here last, if the machine has not restarted since."""
         try:
             incarnation = json.loads(self.disk.read_file(self.path / RUNNING_INCARNATION))
             if incarnation["bootId"] == self.disk.boot_id() != "":
@@ -184,7 +186,7 @@ class LogDir:
             )
 
     def write_running_incarnation(self, broker_epoch: int, incarnation_id: bytes) -> None:
-        """Say which incarnation writes here from now on, or was the last that did.
+        """Write which incarnation uses this directory from now on, or used it last.
 
         Raises:
             OSError: the disk failed.
@@ -200,7 +202,10 @@ class LogDir:
         self.same_boot_epoch, self.same_boot_incarnation = broker_epoch, incarnation_id
 
     def forget_running_incarnation(self) -> None:
-        """After a failure: what a failed fsync was for may be gone, though the machine runs on."""
+        """Remove that file after a failure.
+
+        Writes before a failed fsync may be lost without a reboot.
+        """
         try:
             self.disk.unlink(self.path / RUNNING_INCARNATION)
             self.disk.fsync_path(self.path)
@@ -208,7 +213,7 @@ class LogDir:
             log.warning("%s stays: %s", self.path / RUNNING_INCARNATION, error)
 
     def write_clean_mark(self, broker_epoch: int) -> None:
-        """Say that everything here was flushed and closed."""
+        """Write that everything here is flushed and closed."""
         mark = {"version": 0, "brokerEpoch": broker_epoch}
         text = json.dumps(mark, separators=(",", ":"))
         self.disk.atomic_write(self.path / CLEAN_SHUTDOWN, text.encode())
@@ -216,7 +221,9 @@ class LogDir:
     # -- checkpoints ----------------------------------------------------------------------------
 
     def read_checkpoints(self) -> None:
-        """Read all offset checkpoints; a missing or damaged one has no entries, and is not sound.
+        """Read all offset checkpoints.
+
+        A missing or damaged one has no entries, and is not sound.
 
         Raises:
             OSError: the disk failed.
@@ -236,18 +243,18 @@ class LogDir:
                 )
 
     def is_sound(self, name: str) -> bool:
-        """Whether the checkpoint said all that was ever written to it."""
+        """Whether the checkpoint has all entries that were ever written to it."""
         return name not in self._unsound
 
     def entry(self, name: str, tp: TopicPartition) -> int | None:
-        """What a checkpoint says of a partition."""
+        """Return a partition's entry in a checkpoint."""
         return self.entries.get(name, {}).get(tp)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> list[str]:
-        """Drop what the checkpoints say of partitions; the next versions go without.
+        """Drop the entries of partitions, which the next versions will not have.
 
         Returns:
-            The checkpoints whose version on the disk still says something that was dropped.
+            Names of the checkpoints whose version on the disk still has a dropped entry.
         """
         gone = set(partitions)
         with self.checkpointing:
@@ -267,7 +274,7 @@ class LogDir:
 
 def _parse(name: str, data: bytes) -> dict[TopicPartition, int]:
     if not data and name == CLEANER_OFFSETS:
-        raise FileNotFoundError(name)  # Kafka makes it empty; it has cleaned nothing yet
+        raise FileNotFoundError(name)  # Kafka creates it empty: nothing was cleaned yet
     if not data:
         raise CorruptFileError("it is empty")
     return offset_checkpoint.parse(data)

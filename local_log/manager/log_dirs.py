@@ -1,8 +1,8 @@
-"""All logs of a broker: opens them at start, spreads new ones, keeps checkpoints, deletes, closes.
+"""All logs of a broker: opens and creates them, writes checkpoints, deletes and closes.
 
-Owned by the event loop's thread; flushes, checkpoints and deletions run on pools. A directory
-whose disk fails goes offline with all its logs (error 56) while the others serve on; a restart
-recovers it. A log that cannot be opened without loss is offline alone, its files as they are.
+The event loop's thread owns it; flushes, checkpoints and deletions run on pools. A directory whose
+disk fails goes offline with all its logs (error 56), and the others continue; a restart recovers
+it. A log that cannot be opened without loss is offline alone, with its files unchanged.
 """
 
 import logging
@@ -50,20 +50,20 @@ PRODUCER_EXPIRATION_MS = 24 * 3600 * 1000
 
 
 class LogManager:
-    """See the module.
+    """The logs of one broker; on the loop unless a method says otherwise.
 
     Args:
         dirs: `log.dirs`, at least one.
-        config_for: settings of a topic by name, asked when its log is opened.
-        ports: pools do what waits for a disk.
-        to_loop: calls a function on the loop soon, from any thread; None: at once.
-        own_names: what else lies in a log directory rightly, and is not reported as unknown.
+        config_for: returns a topic's settings by name; called when its log is opened.
+        ports: pools for work that waits for a disk.
+        to_loop: schedules a function on the loop, from any thread; None: it is called at once.
+        own_names: names of other files that belong in a log directory, and are not reported.
 
     Attributes:
         failures: of log directories.
         moves: of logs to other log directories.
-        interrupted: copies that moves of earlier incarnations have left.
-        preferred: where logs are to be begun, if that was said.
+        interrupted: copies of unfinished moves of earlier incarnations.
+        preferred: directories in which to create certain logs.
     """
 
     def __init__(
@@ -126,36 +126,36 @@ class LogManager:
         """Take the `.lock` of each directory.
 
         Raises:
-            LockHeldError: another process works in one of them.
+            LockHeldError: another process uses one of them.
         """
         for directory in self.dirs:
             directory.prepare()
             directory.lock()
 
     def put_offline(self, path: Path, reason: Exception) -> None:
-        """Say before `load` that a directory does not work: nothing in it is touched."""
+        """Mark a directory as failed before `load`: nothing in it is touched."""
         for directory in (one for one in self.dirs if one.path == path):
             directory.failure = reason
 
     def load_run(
         self, wanted: TargetFor | None = None, *, threads: int = 1, **facts: Unpack[LoadFacts]
     ) -> LoadRun:
-        """Make what opens the logs that are wanted, recovering those not stopped cleanly.
+        """Return the run that opens the wanted logs, and recovers those without a clean shutdown.
 
-        Its `run` works on its own threads and is called on one that may wait. What it returns is
-        for `take`, on the loop.
+        Its `run` uses threads of its own, and is called on a thread that may wait. Pass its result
+        to `take`, on the loop.
 
         Args:
-            wanted: what the metadata say of a partition of that name, None if nothing: then its
-                directory is put aside by `set_aside`. Default: whatever is there is wanted.
-            threads: of each log directory.
-            facts: what else is known.
+            wanted: the metadata's facts about a partition of that name, None without any: then its
+                directory is put aside by `set_aside`. Default: every directory is wanted.
+            threads: number for each log directory.
+            facts: other facts.
         """
         request = LoadRequest(
             config_for=self._config_for,
             hooks_for=self._hooks,
             own_names=self._own_names,
-            # Whatever it is: what was not opened must not be taken for missing.
+            # Also a lack of descriptors: a log that was not opened must not be taken for missing.
             fail_dir=self.failures.take_offline,
             wanted=wanted,
             **facts,
@@ -165,12 +165,15 @@ class LogManager:
     def load(
         self, wanted: TargetFor | None = None, *, threads: int = 1, **facts: Unpack[LoadFacts]
     ) -> None:
-        """Open the logs, see `load_run`, and return when they are: for callers that may wait."""
+        """Open the logs as `load_run` does.
+
+        Returns when they are open. For callers that may wait.
+        """
         self.take(self.load_run(wanted, threads=threads, **facts).run())
         self.renew_checkpoints()
 
     def take(self, loaded: Loaded) -> None:
-        """Make what was opened the logs of this broker."""
+        """Add the opened logs to this broker's."""
         for log, directory in loaded.opened:
             self._hosted.add(log, directory)
             if isinstance(directory.failure, OSError):
@@ -181,8 +184,9 @@ class LogManager:
         self.is_loaded = True
 
     def renew_checkpoints(self) -> None:
-        """After `take`, on a thread that may wait: write the checkpoints that were not sound."""
-        # The next start reads where the metadata say then; the old entries stay until it is noted.
+        """Write the checkpoints that were not sound; after `take`, on a thread that may wait."""
+        # The next start reads the directory that the metadata name then; old entries stay until
+        # then.
         moved_to = self._removal.moved_to()
         for directory in self.online_dirs():
             unsound = any(not directory.is_sound(name) for name in CHECKPOINTS)
@@ -207,33 +211,31 @@ class LogManager:
 
     @property
     def refused(self) -> Mapping[TopicPartition, Refused]:
-        """Partitions whose files are here and that are not open."""
+        """Partitions with files here that are not open."""
         return self._hosted.refused
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
-        """The log of a partition."""
+        """Return the log of a partition."""
         return self._hosted.get(tp)
 
     def all(self) -> list[PartitionLog]:
-        """Every log."""
+        """Return every log."""
         return self._hosted.all()
 
     def logs_in(self, directory: LogDir) -> dict[TopicPartition, PartitionLog]:
-        """See `HostedLogs.logs_in`."""
+        """Return the open logs of a directory (a copy)."""
         return self._hosted.logs_in(directory)
 
     def directory_of(self, tp: TopicPartition) -> LogDir | None:
-        """The log directory a partition lives in."""
+        """Return the log directory of a partition."""
         return self._hosted.directory_of(tp)
 
     @property
     def clean_epoch(self) -> int:
-        """Broker epoch of the last incarnation, where no directory has lost the end of a log.
+        """Broker epoch of the last incarnation, if no directory has lost the end of a log; else -1.
 
-        Else -1.
-
-        DIFFERS: to Kafka a killed process is an unclean end. What it wrote is in the page cache, so
-        only a machine that stopped since can have lost it (model of replication, F1).
+        DIFFERS: for Kafka a kill of the process is an unclean end. Its writes are in the page
+        cache, so only a restart of the machine can have lost them (model of replication, F1).
         """
         epochs = {
             one.broker_epoch if one.was_clean else one.same_boot_epoch if one.works else -1
@@ -242,7 +244,7 @@ class LogManager:
         return epochs.pop() if len(epochs) == 1 else -1
 
     def note_running_incarnation(self, broker_epoch: int, incarnation_id: bytes) -> None:
-        """Say in each directory which incarnation writes there; on a thread that may wait.
+        """Write into each directory which incarnation uses it; on a thread that may wait.
 
         Raises:
             OSError: a disk failed; the end of this incarnation will count as unclean.
@@ -257,10 +259,10 @@ class LogManager:
     def create(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig | None = None
     ) -> PartitionLog:
-        """Begin one log, see `create_all`.
+        """Create one log, as `create_all` does.
 
         Raises:
-            KafkaStorageError: it could not be made.
+            KafkaStorageError: it could not be created.
         """
         new = NewLog(topic, partition, topic_id, config)
         made = self.create_all([new])[new.topic_partition]
@@ -271,22 +273,22 @@ class LogManager:
     def create_all(
         self, wanted: Sequence[NewLog]
     ) -> dict[TopicPartition, PartitionLog | KafkaStorageError]:
-        """Begin empty logs, each in the working directory that holds the fewest; durably.
+        """Create empty logs, each in the working directory with the fewest; durable on return.
 
         Returns:
-            For each partition its log, or why there is none.
+            The log of each partition, or the error.
         """
         creation = self.plan_creation(wanted)
         return self.take_created(creation, creation.carry_out())
 
     def plan_creation(self, wanted: Sequence[NewLog]) -> Creation:
-        """Plan to begin empty logs; on the loop.
+        """Plan the creation of empty logs; on the loop.
 
-        Only for replicas that never had a record; a log that is open already is given as it is.
+        Only for replicas that never had a record; a log that is already open is returned unchanged.
 
         Returns:
-            Its `carry_out` is for a pool thread, and `take_created` gets the result. Until then
-            no other creation may be planned.
+            A plan whose `carry_out` is for a pool thread; its result goes to `take_created`. Until
+            then no other creation may be planned.
         """
         known: dict[TopicPartition, PartitionLog | KafkaStorageError] = {}
         new = []
@@ -310,10 +312,10 @@ class LogManager:
     def take_created(
         self, creation: Creation, made: Made
     ) -> dict[TopicPartition, PartitionLog | KafkaStorageError]:
-        """Take over what was begun; on the loop.
+        """Add the created logs to this broker's; on the loop.
 
         Returns:
-            For each partition its log, or why there is none.
+            The log of each partition, or the error.
         """
         taken = dict(creation.known)
         for tp, begun in made.items():
@@ -322,87 +324,93 @@ class LogManager:
                 continue
             self._hosted.add(*begun)
             taken[tp], directory = begun
-            if isinstance(directory.failure, OSError):  # meanwhile, when it was not among its logs
+            if isinstance(directory.failure, OSError):  # it failed before this log was added
                 begun[0].set_offline(directory.failure)
         return taken
 
     def delete(self, *partitions: TopicPartition) -> int:
-        """See `LogRemoval.delete`."""
+        """Delete logs as `LogRemoval.delete` does; returns how many there were."""
         return self._removal.delete(*partitions)
 
     def let_go(self, partitions: Iterable[TopicPartition], removal: Removal) -> None:
-        """See `LogRemoval.let_go`; on the loop."""
+        """Close and drop logs before `remove`, as `LogRemoval.let_go` does; on the loop."""
         self._removal.let_go(partitions, removal)
 
     def remove(self, removal: Removal) -> None:
-        """See `LogRemoval.remove`; on a pool thread."""
+        """Rename the directories of dropped logs, as `LogRemoval.remove` does; on a pool thread."""
         self._removal.remove(removal)
 
     def build_future(self, tp: TopicPartition, beginning: NewBeginning) -> Future:
-        """See `LogReplacement.build`; on a pool thread."""
+        """Create a log that will replace the present one, as `LogReplacement.build` does.
+
+        On a pool.
+        """
         return self._replacement.build(tp, beginning)
 
     def drop_future(self, future: Future) -> None:
-        """See `LogReplacement.drop`; on a pool thread."""
+        """Remove a log that will not replace another, as `LogReplacement.drop` does.
+
+        On a pool thread.
+        """
         self._replacement.drop(future)
 
     def plan_swap(self, future: Future) -> Swap:
-        """See `LogReplacement.plan_swap`; on the loop.
+        """Close the present log for a swap, as `LogReplacement.plan_swap` does; on the loop.
 
-        Its `carry_out` is for a pool thread, and `take_swapped` gets the result.
+        The plan's `carry_out` is for a pool thread; its result goes to `take_swapped`.
         """
         return self._replacement.plan_swap(future)
 
     def take_swapped(self, swap: Swap, swapped: Swapped) -> Swapped:
-        """See `LogReplacement.take`; on the loop."""
+        """Complete a swap, as `LogReplacement.take` does; on the loop."""
         return self._replacement.take(swap, swapped)
 
     def set_aside(self) -> list[Path]:
-        """See `LogRemoval.set_aside`."""
+        """Put unwanted partition directories aside, as `LogRemoval.set_aside` does."""
         return self._removal.set_aside()
 
     def run_deletions(self) -> None:
-        """Unlink what has waited long enough, on the pool."""
+        """Unlink on the pool what is due."""
         self._deletion.run()
 
     # -- periodic -------------------------------------------------------------------------------
 
     def _flush_later(self, tp: TopicPartition) -> None:
-        """After a roll: what is closed is fsynced away from the loop; then its place is safe."""
+        """Flush the closed segments after a roll, on a pool thread."""
         log = self.get(tp)
         if log is not None:
             self._background.submit(flush, log, log.segments.active.base_offset)
 
     def flush_due(self) -> None:
-        """Flush on the pool where `flush.ms` has passed, see `log_maintenance`."""
+        """Flush on the pool logs whose `flush.ms` has passed, see `maintenance`."""
         self._maintenance.flush_due(self._clock.wall_ms())
 
     def run_retention(self, now_ms: int) -> list[tuple[TopicPartition, int, Reason]]:
-        """Roll what is due, drop what has expired, see `retention_pass`."""
+        """Roll due segments and delete expired ones, see `retention_pass`."""
         return self._retention.run(self.all(), now_ms)
 
     @property
     def retention(self) -> RetentionPass:
-        """Passes over some of the logs, or whose end is waited for."""
+        """For passes over some of the logs, or with a callback at the end."""
         return self._retention
 
     def is_open(self, log: PartitionLog) -> bool:
-        """Whether this log, and no later one of its name, is served."""
+        """Whether this log, and no later one of its name, is in use."""
         tp, hosted = log.topic_partition, self._hosted
         return not self._is_closed and hosted.get(tp) is log and tp not in hosted.being_replaced
 
     def expire_producers(self, now_ms: int, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> None:
-        """Forget producers that were silent for too long, see `log_maintenance`."""
+        """Remove producers that were silent too long, see `maintenance`."""
         self._maintenance.expire_producers(now_ms, expiration_ms)
 
     # -- checkpoints ----------------------------------------------------------------------------
 
     def checkpoint_recovery_points(self) -> None:
-        """Write how far each log was flushed."""
+        """Write the recovery points."""
         self._checkpoint_all(RECOVERY_POINTS)
 
     def checkpoint_log_starts(self) -> None:
-        """Write all log starts."""
+        """Write the log starts."""
         self._checkpoint_all(LOG_STARTS)
 
     def checkpoint_high_watermarks(self) -> None:
@@ -416,33 +424,33 @@ class LogManager:
     def keep_log_starts(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, KafkaStorageError]:
-        """Make the log starts of these partitions survive a power cut; on return they do.
+        """Make the log starts of these partitions durable, on return.
 
         Returns:
-            Those whose log start is not kept, and why.
+            Partitions whose log start is not durable, with the error.
         """
         return self._checkpoints.keep_log_starts(partitions)
 
     def is_log_start_kept(self, tp: TopicPartition) -> bool:
-        """Whether the log start of an open log is on the disk, or not known at all."""
+        """Whether the log start of an open log is on the disk, or unknown."""
         log, directory = self.get(tp), self.directory_of(tp)
         if log is None or directory is None or not log.log_start_known:
             return True
         return log.log_start_offset <= (directory.entry(LOG_STARTS, tp) or 0)
 
     def cleaned_to(self, tp: TopicPartition) -> int | None:
-        """Below this offset a log is clean, as the checkpoint says; None: it says nothing."""
+        """Offset below which a log is clean, from the checkpoint; None without an entry."""
         directory = self.directory_of(tp)
         return None if directory is None else directory.entry(CLEANER_OFFSETS, tp)
 
     def note_cleaned(self, log: PartitionLog, offset: int) -> bool:
-        """See `Checkpoints.note_cleaned`."""
+        """Write that a log is clean below `offset`, as `Checkpoints.note_cleaned` does."""
         return self._checkpoints.note_cleaned(log, offset)
 
     # -- failure and end ------------------------------------------------------------------------
 
     def fail(self, directory: LogDir, error: OSError) -> None:
-        """Take a directory offline whose disk failed elsewhere."""
+        """Take a directory offline whose disk failed at an access elsewhere."""
         self.failures.take_offline(directory, error)
 
     def close(
@@ -452,10 +460,10 @@ class LogManager:
         broker_epoch: int = -1,
         closed: Callable[[], object] = lambda: None,
     ) -> None:
-        """Close every log, on a thread that may wait; with `clean` each directory is marked last.
+        """Close every log, on a thread that may wait; `clean` also marks each directory.
 
-        A directory with a log that is offline, or is not closed in time, gets no mark: it would say
-        that this log, too, was closed whole. `closed` is told after each log.
+        A directory gets no mark if one of its logs is offline or is not closed in time, since the
+        mark covers all logs. `closed` is called after each log.
         """
         self._is_closed = True
         self._deletion.close()

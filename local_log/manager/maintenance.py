@@ -1,7 +1,7 @@
-"""What is done for every log from time to time, some logs in each iteration of the loop.
+"""Periodic work on every log, for some logs in each iteration of the loop.
 
-Flushes that nobody waits for are made a few at a time: a pool that has thousands of them queued
-would keep those after a roll, and the checkpoints, waiting.
+Background flushes are submitted a few at a time: thousands of them in the pool's queue would delay
+the flushes after rolls, and the checkpoints.
 """
 
 import logging
@@ -18,19 +18,19 @@ from runtime.work import OnPool, Runner, Steps, Work, logged
 log = logging.getLogger(__name__)
 
 SLICE_LOGS: Final = 1000
-"""Looks at a log; some tenths of a microsecond each."""
+"""Logs checked in one slice, at some tenths of a microsecond each."""
 SLICE_PRODUCERS: Final = 5000
 FLUSHES_AT_ONCE: Final = 16
-"""One call on the pool, one log after the other."""
+"""Logs flushed by one call on the pool, one after the other."""
 
 
 class LogMaintenance:
-    """See the module.
+    """Periodic flushes and expiries of producers.
 
     Args:
-        logs: all that are open.
-        is_open: whether a log still is.
-        pool: makes the flushes.
+        logs: returns all open ones.
+        is_open: whether a log is still open.
+        pool: runs the flushes.
         scheduler: of the loop.
     """
 
@@ -50,13 +50,13 @@ class LogMaintenance:
         self._expiring = Runner(self._expiries, scheduler, failed=failed)
 
     def flush_due(self, now_ms: int) -> None:
-        """Flush where `flush.ms` has passed; a pass that runs continues alone."""
+        """Flush logs whose `flush.ms` has passed; no effect during a pass."""
         if not self._flushing.is_running:
             self._now_ms = now_ms
             self._flushing.start()
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that were silent for too long; a pass that runs continues alone."""
+        """Remove producers that were silent too long; no effect during a pass."""
         if not self._expiring.is_running:
             self._now_ms, self._expiration_ms = now_ms, expiration_ms
             self._expiring.start()
@@ -101,7 +101,7 @@ def _flush_all(due: Iterable[tuple[PartitionLog, int]]) -> None:
 
 
 def flush(each: PartitionLog, up_to: int) -> None:
-    """Flush a log below `up_to`; what goes wrong is logged. On a pool thread."""
+    """Flush a log below `up_to`; errors are logged. On a pool thread."""
     try:
         each.flush(up_to)
     except LogClosed:

@@ -1,16 +1,16 @@
-"""A log moves to another log directory of its broker, while it is read and written (KIP-113).
+"""Moves a log to another log directory of its broker, while it is read and written (KIP-113).
 
-Its segments are copied into a future directory there (`future_dirs`): bytes as they are, a piece at
-a time on a pool thread, while the log continues. The loop compares what is copied with the segments
-of now, so whatever leaves the log, by retention, compaction or a truncation, leaves the copy; what
-a truncation may have changed is copied again. When little is missing the log is rolled and leased,
-the rest is copied, all of it is made durable, and the two change places (`replacement`).
+Its segments are copied into a future directory there (`future_dirs`), unchanged, piece by piece on
+a pool thread, while the log continues. The loop compares the copy with the present segments. So
+data that leaves the log, by retention, compaction or a truncation, leaves the copy, and segments
+that a truncation may have changed are copied again. When little is missing, the log is rolled and
+leased, the rest is copied and made durable, and the copy replaces the log (`replacement`).
 
-Remote segments stay where they are: what a tiered log has here is its local segments, its epoch
-chain, its producers and what was accepted of it, and these come along.
+Remote segments stay where they are. The local part of a tiered log is its local segments, epoch
+chain, producers and acceptances, and all of these are copied.
 
-The future directory and its marker are made before anybody hears that the move is accepted: by them
-a start begins it again, see `Loaded.moves`. The copy itself begins again then.
+The future directory and its marker are durable before the move is reported as accepted: a start
+finds them and begins the move again, see `Loaded.moves`. The copy is made from scratch then.
 """
 
 import errno
@@ -64,14 +64,14 @@ from runtime.ports import Ports
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES: Final = 1 << 20
-"""Read and written in one piece."""
+"""Size of one read and write."""
 STEP_BYTES: Final = 8 << 20
-"""A call on the pool copies at most so much."""
+"""Limit of one call on the pool."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class _SourceFailedError(TidemarkError):
-    """A file of the log could not be read."""
+    """A file of the log cannot be read."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))
@@ -79,15 +79,15 @@ class _SourceFailedError(TidemarkError):
 
 
 class SegmentDeleted(KafkaStorageError):
-    """A file that was to be copied has left the log meanwhile."""
+    """A file to be copied has left the log meanwhile."""
 
 
 @dataclass(slots=True)
 class _Copied:
-    """What is copied of one segment.
+    """Copied part of one segment.
 
     Attributes:
-        end_offset: of it when it was closed; None while it is not copied whole, with its indexes.
+        end_offset: of the closed segment; None until it is copied whole, with its indexes.
     """
 
     segment: LogSegment
@@ -97,13 +97,13 @@ class _Copied:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one call on the pool does.
+    """One call on the pool.
 
     Attributes:
-        drops: segments whose copies go: base offset, and end where it was copied whole.
-        segment: whose bytes of [start, end) are copied; None: only `drops`.
-        closes_at: it is closed and `end` is its size: where it ends (exclusive). Its indexes and
-            the snapshot there are copied, and all is made durable.
+        drops: segments whose copies are deleted: base offset, and end offset if copied whole.
+        segment: whose bytes [start, end) are copied; None: only `drops`.
+        closes_at: end offset (exclusive) if the segment is closed and `end` is its size. Then its
+            indexes and the snapshot there are copied, and all is made durable.
     """
 
     drops: tuple[tuple[int, int | None], ...] = ()
@@ -117,12 +117,12 @@ class LogMove:
     """One move; owned by the loop.
 
     Attributes:
-        log: what is copied; another object where the partition's log was replaced meanwhile.
-        source: the log directory that it is in.
-        target: the log directory that it moves to.
+        log: the log to copy; replaced if the partition's log is replaced meanwhile.
+        source: its log directory.
+        target: log directory that it moves to.
         path: of the future directory.
-        needed_bytes: what all that moved to the target had to copy when this was planned.
-        is_over: it is done or given up.
+        needed_bytes: bytes still to copy of all moves to the target when this one was planned.
+        is_over: it is completed or abandoned.
     """
 
     def __init__(self, log: PartitionLog, source: LogDir, target: LogDir, path: Path) -> None:
@@ -131,7 +131,7 @@ class LogMove:
         self.needed_bytes = 0
         self.is_over = False
         self._copied: dict[int, _Copied] = {}
-        self._cuts: deque[int] = deque()  # by pool threads, too
+        self._cuts: deque[int] = deque()  # appended by pool threads, too
 
     @property
     def copied_bytes(self) -> int:
@@ -140,7 +140,7 @@ class LogMove:
 
     @property
     def bytes_left(self) -> int:
-        """Bytes of segments that are not copied."""
+        """Bytes of segments that are not copied yet."""
         left = 0
         for segment in self.log.segments.all:
             copied = self._copied.get(segment.base_offset)
@@ -150,7 +150,7 @@ class LogMove:
 
     @property
     def offset_lag(self) -> int:
-        """Offsets that are not copied, by the share of bytes within a segment."""
+        """Offsets that are not copied yet, interpolated by bytes within a segment."""
         for segment in self.log.segments.all:
             copied = self._copied.get(segment.base_offset)
             has = copied.size_bytes if copied is not None and copied.segment is segment else 0
@@ -161,23 +161,23 @@ class LogMove:
         return 0
 
     def cut(self, end_offset: int) -> None:
-        """The log is about to be cut there; on any thread."""
+        """Note that the log is about to be cut; on any thread."""
         self._cuts.append(end_offset)
 
     def follow(self, log: PartitionLog, source: LogDir) -> None:
-        """Copy this log, which is the partition's by now, and where it is."""
+        """Continue with the log that replaced the partition's, and its directory."""
         self.log, self.source = log, source
 
     def forget(self, base_offset: int) -> None:
-        """What is copied of a segment does not count."""
+        """Drop the copy of a segment from the count."""
         self._copied.pop(base_offset, None)
 
     def has_copied(self, base_offset: int) -> bool:
-        """Whether something is copied of the segment that begins there."""
+        """Whether a part of the segment that begins there is copied."""
         return base_offset in self._copied
 
     def next_step(self) -> Step | None:
-        """What to copy next; it counts as copied, until `forget`. None: nothing for now."""
+        """Return the next step, which counts as copied until `forget`; None: nothing for now."""
         segments = self.log.segments.all
         here = {segment.base_offset: segment for segment in segments}
         end = min((self._cuts.popleft() for _ in range(len(self._cuts))), default=None)
@@ -195,7 +195,7 @@ class LogMove:
             if is_whole and is_closed:
                 continue
             if segment.is_moving:
-                return None  # its files are on their way to their names
+                return None  # its files are being renamed
             stop = min(segment.size_bytes, start + STEP_BYTES)
             closes = is_closed and stop == segment.size_bytes
             if start == stop and not closes:
@@ -207,7 +207,7 @@ class LogMove:
 
 
 def _is_gone(copied: _Copied, here: dict[int, LogSegment], cut: int | None) -> bool:
-    """Whether a segment has left the log, or a truncation has changed it."""
+    """Whether a segment has left the log, or a truncation may have changed it."""
     if here.get(copied.segment.base_offset) is not copied.segment:
         return True
     return cut is not None and (copied.end_offset is None or copied.end_offset > cut)
@@ -217,7 +217,7 @@ class LogMoves:
     """The moves of a broker.
 
     Attributes:
-        under_way: by partition; changed on the loop.
+        under_way: moves by partition; changed on the loop.
     """
 
     def __init__(self, ports: Ports, failures: DirFailures) -> None:
@@ -225,13 +225,13 @@ class LogMoves:
         self.under_way: dict[TopicPartition, LogMove] = {}
 
     def cut(self, tp: TopicPartition, end_offset: int) -> None:
-        """A log is about to be cut; on any thread."""
+        """Note that a log is about to be cut; on any thread."""
         move = self.under_way.get(tp)
         if move is not None:
             move.cut(end_offset)
 
     def plan(self, log: PartitionLog, source: LogDir, target: LogDir) -> LogMove:
-        """A move that `begin` is to begin; on the loop."""
+        """Plan a move for `begin`; on the loop."""
         path = target.path / renamed_dir(log.topic_partition, self._rng.uuid(), "future")
         move = self.under_way[log.topic_partition] = LogMove(log, source, target, path)
         coming = (one for one in self.under_way.values() if one.target is target)
@@ -241,7 +241,7 @@ class LogMoves:
     # -- on pool threads
 
     def begin(self, move: LogMove) -> None:
-        """Make the future directory, durably.
+        """Create the future directory, durably.
 
         Raises:
             KafkaStorageError: the disk failed, or has too little room.
@@ -262,13 +262,14 @@ class LogMoves:
             disk.fsync_path(move.target.path)
 
     def copy(self, move: LogMove, step: Step) -> bool:
-        """Do a step.
+        """Execute a step.
 
         Returns:
-            False: a file of the log has gone or changed meanwhile, `forget` what was copied of it.
+            False: a file of the log was deleted or changed meanwhile; call `forget` for its
+                segment.
 
         Raises:
-            KafkaStorageError: a disk failed, or is full: the move is over.
+            KafkaStorageError: a disk failed, or is full; the move must end.
         """
         try:
             with self._watched(move):
@@ -278,7 +279,7 @@ class LogMoves:
         return True
 
     def sync(self, move: LogMove, segment: LogSegment) -> None:
-        """Make durable what is copied of the active segment: the rest then takes less time.
+        """Make the copied part of the active segment durable, to shorten the last step.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -289,11 +290,11 @@ class LogMoves:
                 self._disk.fsync_path(path)
 
     def finish(self, move: LogMove, steps: Iterable[Step]) -> Future:
-        """Copy the rest of a log that is leased and rolled; whole and durable on return.
+        """Copy the rest of a log that is leased and rolled; complete and durable on return.
 
         Args:
-            move: its segments are copied, but for `steps`.
-            steps: what is missing.
+            move: its segments are copied, except for `steps`.
+            steps: the rest.
 
         Raises:
             KafkaStorageError: a disk failed, or a file of the log is gone.
@@ -322,11 +323,11 @@ class LogMoves:
         return Future(old, target, move.path, marker)
 
     def drop(self, move: LogMove) -> None:
-        """Remove the future directory; what a failure leaves, the next start takes for a move."""
+        """Remove the future directory; after a failure the next start takes the rest for a move."""
         self.drop_path(move.topic_partition, move.target, move.path)
 
     def drop_path(self, tp: TopicPartition, target: LogDir, path: Path) -> None:
-        """Likewise, of a directory that a start has found."""
+        """Remove the future directory of an earlier incarnation in the same way."""
         if not target.works:
             return
         try:
@@ -374,7 +375,10 @@ class LogMoves:
         disk.fsync_path(path)
 
     def _without_strays(self, move: LogMove) -> set[str]:
-        """Remove files of segments and snapshots that the log has no longer; names of the rest."""
+        """Remove files of segments and snapshots that left the log.
+
+        Returns the names of the rest.
+        """
         snapshots, names = set(move.log.producers.snapshots.offsets), set()
         for name in self._disk.list_dir(move.path):
             parsed = parse_segment_file(name)
@@ -420,7 +424,7 @@ class LogMoves:
                 if _exists(disk, file):
                     self._copy_file(file, copy)
                     disk.fsync_path(copy)
-            # Records without timestamps are as old as their file.
+            # The age of records without timestamps is that of their file.
             disk.set_modified_ms(path_of(path, base, LOG), _modified_ms(disk, source))
             disk.fsync(target)
 
@@ -435,7 +439,7 @@ class LogMoves:
 
     @contextmanager
     def _watched(self, move: LogMove) -> Iterator[None]:
-        """Say which of the two disks has failed; a full one still serves what is on it."""
+        """Attribute an error to one of the two disks; a full one can still be read."""
         target = move.target
         if not target.works:
             raise KafkaStorageError(f"{target.path} is offline: {target.failure}")

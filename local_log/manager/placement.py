@@ -1,7 +1,7 @@
-"""Which of the partition directories that were found is the replica that the metadata mean.
+"""Chooses which of the found partition directories is the replica in the metadata.
 
-A pure decision, made once per partition at the start. What is missing or contradictory never leads
-to a new, empty log: only a replica that was never assigned a directory may be begun.
+A pure decision, once per partition at the start. Missing or contradictory facts never lead to a
+new, empty log: only a replica that never had a directory assigned may be created.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,14 +12,14 @@ from kafka_protocol.wire.primitives import uuid_to_text
 
 @dataclass(frozen=True, slots=True)
 class TargetReplica:
-    """What the metadata say of a replica of this broker.
+    """The metadata's facts about a replica of this broker.
 
     Attributes:
-        directory_id: the log directory it was assigned to; None if it never was.
-        was_never_served: if it was never assigned: no record was ever in it, for certain.
-        may_be_begun: if it was never assigned: it is not in a log directory that is missing.
-        is_lost: it was served in a directory that nobody noted, and that is missing.
-        barred: why it is not served here whatever is found, for people; "": it may be.
+        directory_id: the log directory assigned to it; None if it never had one.
+        was_never_served: if it never had one: no record was ever in it, with certainty.
+        may_be_begun: if it never had one: it is not in a missing log directory.
+        is_lost: it was served in a directory that was never recorded, and that is missing.
+        barred: reason why it is not served here in any case, for people; "": none.
         has_others: other brokers have replicas of the partition, too.
     """
 
@@ -38,11 +38,11 @@ class FoundReplica:
     """A partition directory with the wanted name.
 
     Attributes:
-        directory_id: of the log directory it lies in.
+        directory_id: of its log directory.
         where: its path, for people.
-        topic_id: as its files say; None if they say nothing.
-        partition: as its sidecar says; None if it says nothing.
-        holds_records: False where it is known to have none.
+        topic_id: from its files; None without any.
+        partition: from its sidecar; None without any.
+        holds_records: False if it is known to have none.
     """
 
     directory_id: bytes
@@ -52,18 +52,18 @@ class FoundReplica:
     holds_records: bool = True
 
     def fits(self, wanted: TargetReplica) -> bool:
-        """Whether nothing in it says that it is another partition."""
+        """Whether no fact in it contradicts the wanted partition."""
         return self.topic_id in (None, wanted.topic_id) and self.partition in (
             None,
             wanted.partition,
         )
 
     def is_certain(self, wanted: TargetReplica) -> bool:
-        """Whether it says itself that it is the wanted one."""
+        """Whether its own files identify it as the wanted partition."""
         return self.topic_id == wanted.topic_id and self.fits(wanted)
 
     def description(self) -> str:
-        """Where it is and what it says it is."""
+        """Path, topic id and partition, for people."""
         topic_id = "no topic id" if self.topic_id is None else uuid_to_text(self.topic_id)
         return f"{self.where} ({topic_id}{_partition_text(self.partition)})"
 
@@ -74,13 +74,13 @@ def _partition_text(partition: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What to do. Exactly one of the first three is set.
+    """The decision; exactly one of the first three fields is set.
 
     Attributes:
         opened: index of the found directory to open.
-        is_begun: there is none, and the replica may be begun.
-        offline: why neither is right, for people, with the remedy.
-        aside: indexes of found directories to be renamed away; their files stay.
+        is_begun: there is none, and the replica may be created.
+        offline: why neither is possible, for people, with the remedy.
+        aside: indexes of found directories to rename away; their files are kept.
     """
 
     opened: int | None = None
@@ -92,10 +92,10 @@ class Placement:
 def place(
     wanted: TargetReplica, found: Sequence[FoundReplica], working: Collection[bytes]
 ) -> Placement:
-    """Decide for one partition.
+    """Decide on one partition.
 
     Args:
-        wanted: as the metadata have it.
+        wanted: facts of the metadata.
         found: all partition directories of that name in working log directories.
         working: ids of the log directories that work.
     """
@@ -146,10 +146,11 @@ def _place_unassigned(
     if len(certain) == 1:
         return _opened(certain[0], found)
     if wanted.was_never_served and wanted.may_be_begun:
-        # What does not say whose it is may hold the records of a topic that had this name before.
+        # A directory without a topic id may have records of an earlier topic of this name.
         if not certain:
             return Placement(is_begun=True, aside=tuple(range(len(found))))
-        # Begun in a directory that failed then, and so in another one; killed before it was noted.
+        # Created in a directory that then failed, and again in another; killed before it was
+        # recorded.
         filled = [index for index in certain if found[index].holds_records]
         if len(filled) <= 1:
             return _opened((filled or certain)[0], found)

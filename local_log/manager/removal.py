@@ -1,4 +1,4 @@
-"""Partition directories go away: renamed now, durably, and unlinked later or kept."""
+"""Removal of partition directories: renamed now, durably, and unlinked later or kept."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class LogRemoval:
-    """Takes partitions away: those that are deleted, and those that no metadata want."""
+    """Removes deleted partitions, and those that are not in the metadata."""
 
     def __init__(
         self,
@@ -40,13 +40,13 @@ class LogRemoval:
     # -- deletion -------------------------------------------------------------------------------
 
     def delete(self, *partitions: TopicPartition) -> int:
-        """Take logs away: their directories are renamed now and removed later.
+        """Delete logs: their directories are renamed now and removed later.
 
-        A partition that is offline for what its files say goes as well; files that say they are
-        another partition are put aside and stay.
+        Also partitions that are offline because of their files; files that name another partition
+        are put aside and kept.
 
         Returns:
-            How many of them there were.
+            Number of logs that were here.
         """
         removal = Removal()
         self.let_go(partitions, removal)
@@ -54,14 +54,15 @@ class LogRemoval:
         return removal.count
 
     def let_go(self, partitions: Iterable[TopicPartition], removal: Removal) -> None:
-        """Forget logs, on the loop; `remove` takes their directories away, on a pool thread.
+        """Close and drop logs, on the loop.
 
-        Until that is done nothing may be begun under these names.
+        `remove` then renames their directories, on a pool thread. Until that is done no log may be
+        created under these names.
         """
         for tp in partitions:
             log, refused = self._hosted.get(tp), self._hosted.refused.get(tp)
             foreign = () if refused is None else refused.foreign
-            # The topic is gone from the metadata: its own settings are only in its logs.
+            # The topic is no longer in the metadata: only its logs have its settings.
             config = log.config if log else self._config_for(tp.topic)
             directories = self._hosted.take_out(tp)
             removal.count += bool(directories)
@@ -75,7 +76,7 @@ class LogRemoval:
                         waiting.setdefault(config.file_delete_delay_ms, []).append(target)
 
     def remove(self, removal: Removal) -> None:
-        """Rename directories away, durably; what they hold is unlinked later."""
+        """Rename directories away, durably; their content is unlinked later."""
         for directory, names in removal.names.items():
             renames = [(directory.path / partition_dir(tp), target) for tp, target in names]
             stale = directory.forget([tp for tp, _ in names])
@@ -97,21 +98,21 @@ class LogRemoval:
     # -- after a start --------------------------------------------------------------------------
 
     def note(self, loaded: Loaded) -> None:
-        """Take note of what a start has found in the wrong place."""
+        """Take the directories that a start found in the wrong place."""
         self._unwanted, self._moved = loaded.unwanted, loaded.moved
 
     def moved_to(self) -> set[LogDir]:
-        """Directories that partitions were moved to by hand, until `set_aside`."""
+        """Directories to which partitions were moved by hand, until `set_aside`."""
         return {directory for _, _, directory in self._moved}
 
     def set_aside(self) -> list[Path]:
-        """Rename away what `load` found to be no partition of this broker.
+        """Rename away directories that `load` found not to be partitions of this broker.
 
-        Only what is of a topic whose removal was read is deleted. Called when the metadata have
-        noted where the partitions lie.
+        Only those of a topic whose removal was read are deleted. Called after the metadata have the
+        directories of all partitions.
 
         Returns:
-            The new paths of what is kept.
+            New paths of the kept ones.
         """
         moved, self._moved = self._moved, []
         for tp, home, _ in moved:
@@ -139,5 +140,5 @@ class LogRemoval:
                 renames.setdefault(directory, []).append(pair)
         done = [pairs for home, pairs in renames.items() if self._rename(pairs, home)]
         targets = [target for pairs in done for _, target in pairs]
-        self._deletion.later([one for one in targets if one in removed], 0)  # nobody reads them
+        self._deletion.later([one for one in targets if one in removed], 0)  # they have no readers
         return [one for one in targets if one not in removed]

@@ -1,14 +1,14 @@
-"""A log gives way to another, in the same log directory or in another one.
+"""Replacement of a log by another one, in the same log directory or in a different one.
 
-To one that begins elsewhere, for a follower whose leader has no longer, on its disk, what comes
-after the follower's log. The new log is made beside the present one, which serves on meanwhile, and
-then swapped in; `future_dirs` says in which order, and what a stop in the middle leaves.
+In the same directory: a follower's log restarts at another offset, because its leader no longer has
+the following records on its disk. The new log is created beside the present one, which stays in use
+meanwhile, and then swapped in. `future_dirs` has the order, and the effect of a kill in between.
 
-The present log is closed, as a deleted one is, before its directory changes its name: what still
-runs for it on a pool thread ends in `LogClosed`, and finds no file of the new log under its paths.
+The present log is closed, as a deleted one is, before its directory is renamed. Work for it on pool
+threads ends in `LogClosed`, and finds no file of the new log under its paths.
 
-To its copy in another log directory, see `moving`. Where the disk of the copy fails in the last
-moment, the log is opened again where it was.
+In a different directory: the copy of a move, see `moving`. If the disk of the copy fails at the
+last moment, the log is opened again in its old place.
 """
 
 import errno
@@ -45,14 +45,14 @@ log = logging.getLogger(__name__)
 
 
 class Future(NamedTuple):
-    """A log that is whole and durable, and not in its place yet.
+    """A log that is complete and durable, and not in its place yet.
 
     Attributes:
-        replaces: the log whose place it is to take.
-        directory: the log directory that it is in.
-        path: where it lies.
-        marker: what its files say.
-        sets_records_aside: records of the other log are kept, for a person.
+        replaces: the log that it will replace.
+        directory: its log directory.
+        path: of its directory.
+        marker: content of its marker file.
+        sets_records_aside: records of the replaced log are kept, for an operator.
     """
 
     replaces: PartitionLog
@@ -66,10 +66,10 @@ Swapped = PartitionLog | KafkaStorageError
 
 
 class Swap(NamedTuple):
-    """A log whose place another one takes.
+    """A swap that was begun on the loop.
 
     Attributes:
-        carry_out: changes the directories; on a pool thread.
+        carry_out: renames the directories; on a pool thread.
     """
 
     future: Future
@@ -77,10 +77,10 @@ class Swap(NamedTuple):
 
 
 class LogReplacement:
-    """See the module.
+    """Replaces logs of one broker.
 
     Args:
-        hooks_for: as for any log that is opened.
+        hooks_for: makes the hooks of the new log.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class LogReplacement:
     # -- on pool threads
 
     def build(self, tp: TopicPartition, beginning: NewBeginning) -> Future:
-        """Make a log beside the present one, which is not changed; durable on return.
+        """Create a log beside the present one, which is not changed; durable on return.
 
-        What a failure leaves of it is removed by the next start at the latest.
+        The rest after a failure is removed by the next start at the latest.
 
         Raises:
             LogClosed: the partition has no log here.
@@ -130,7 +130,10 @@ class LogReplacement:
         return Future(present, directory, path, marker, beginning.accepted != NOTHING)
 
     def drop(self, future: Future) -> None:
-        """Remove what will not be swapped in; what a failure leaves, the next start removes."""
+        """Remove a log that will not be swapped in.
+
+        After a failure the next start removes the rest.
+        """
         tp = future.marker.topic_partition
         try:
             if self._disk.exists(future.path):
@@ -143,11 +146,11 @@ class LogReplacement:
     def plan_swap(self, future: Future) -> Swap:
         """Close the present log permanently; on the loop.
 
-        The caller leases it (`truncates=True`) before anything else happens on the loop, and takes
-        it back after `take`: until then whoever reads it is to ask again.
+        The caller leases it (`truncates=True`) before anything else runs on the loop, and takes it
+        back after `take`: until then readers get `LogIsTruncated` and retry.
 
         Raises:
-            LogClosed: it is not the partition's log any more, drop the future one; nothing changed.
+            LogClosed: it is no longer the partition's log; drop the future one. Nothing changed.
         """
         tp = future.marker.topic_partition
         if self._hosted.get(tp) is not future.replaces or tp in self._hosted.being_replaced:
@@ -160,7 +163,7 @@ class LogReplacement:
         return Swap(future, partial(self._swap, future, aside))
 
     def _swap(self, future: Future, aside: Path) -> Swapped:
-        """Let the directories change places, see `future_dirs`; on a pool thread."""
+        """Exchange the directories, see `future_dirs`; on a pool thread."""
         if future.marker.moved is not None:
             return self._move(future, aside)
         old, directory = future.replaces, future.directory
@@ -171,9 +174,9 @@ class LogReplacement:
             self._disk.rename(old.directory, aside, durable=True)
             begin_at(directory, future.marker)
             self._disk.rename(future.path, old.directory)
-            new = self._open(old, future)  # which makes that durable
+            new = self._open(old, future)  # which makes the rename durable
         except (OSError, LogRefused) as error:
-            # Whatever it is: where the files are by now, only a start finds out.
+            # For any error: the place of the files is unknown until a start.
             failure = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
             self._failures.take_offline(directory, failure)
             return KafkaStorageError(f"{directory.path} is offline: {error}")
@@ -184,7 +187,7 @@ class LogReplacement:
         return new
 
     def _move(self, future: Future, aside: Path) -> Swapped:
-        """Let a log be the partition's in another log directory, whose checkpoints know it."""
+        """Open the copy in the other log directory, whose checkpoints have its entries."""
         old, target, tp = future.replaces, future.directory, future.marker.topic_partition
         source = self._hosted.directory_of(tp)
         assert old.lease.is_truncating, "nobody may read it meanwhile"
@@ -209,7 +212,7 @@ class LogReplacement:
     def _undo(
         self, future: Future, aside: Path, source: LogDir, error: OSError | LogRefused
     ) -> Swapped:
-        """Continue where the log was: what the other disk holds by now, only a start finds out."""
+        """Reopen the log in its old place; the state of the other disk is unknown until a start."""
         old, tp = future.replaces, future.marker.topic_partition
         log.error("move failed, the log continues where it was: partition=%s error=%s", tp, error)
         if isinstance(error, OSError):
@@ -225,7 +228,7 @@ class LogReplacement:
             return KafkaStorageError(f"{source.path} is offline: {failed}")
 
     def _open_at(self, path: Path, directory: LogDir, future: Future) -> PartitionLog:
-        """Open a log that is whole, here or there."""
+        """Open a complete log, in its new or old place."""
         old, marker = future.replaces, future.marker
         tp, moved = marker.topic_partition, marker.moved
         assert moved is not None
@@ -251,8 +254,8 @@ class LogReplacement:
 
     def _open(self, old: PartitionLog, future: Future) -> PartitionLog:
         tp, offset = old.topic_partition, future.marker.offset
-        # What lies below its first segment is remote, whatever the settings say by now: those of a
-        # topic that is removed meanwhile are the broker's.
+        # Offsets below its first segment are remote, even if the settings changed: a topic that was
+        # removed meanwhile has the broker's defaults.
         config = replace(old.config, remote_storage_enable=True)
         request = OpenRequest(
             tp,
@@ -276,15 +279,15 @@ class LogReplacement:
         """Make the new log the partition's; on the loop.
 
         Returns:
-            It, or why there is none: then the log directory is offline.
+            The log, or the error; then the log directory is offline.
         """
         if isinstance(swapped, PartitionLog):
             swapped.set_config(swap.future.replaces.config)  # it may have changed meanwhile
             directory = swap.future.directory
-            if swapped.directory.parent != directory.path:  # a move that failed in the end
+            if swapped.directory.parent != directory.path:  # a move that failed at the end
                 directory = self._hosted.directory_of(swapped.topic_partition) or directory
             self._hosted.replace(swapped, directory)
             failure = directory.failure
-            if isinstance(failure, OSError):  # meanwhile, when it was not among its logs
+            if isinstance(failure, OSError):  # it failed before this log was added
                 swapped.set_offline(failure)
         return swapped

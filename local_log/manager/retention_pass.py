@@ -1,10 +1,10 @@
-"""One retention pass over all logs: roll what is due, drop what has expired.
+"""One retention pass over all logs: rolls due segments, deletes expired ones.
 
-Log starts are on the disk before a first segment goes: a kill after it must still find the start,
-or clients would be told that what is remote is gone, and a lost first segment would look like an
-expired one. Whatever waits for the disk is done on the pool: the ages of the oldest segments, which
-a start does not read, log starts, the epoch chains that then begin there, and the new names of what
-goes. The rest is the loop's, a slice of the logs at a time; a log that is leased comes last.
+Log starts are on the disk before a segment is deleted. Otherwise a kill could lose the log start:
+clients would be refused offsets that are in the remote tier, and a lost first segment would look
+like an expired one. Work that waits for the disk runs on the pool: reading the ages of the oldest
+segments, which a start does not read, writing log starts and clipped epoch chains, renaming files.
+The loop does the rest, for a slice of the logs at a time; a leased log comes last.
 """
 
 import logging
@@ -32,23 +32,23 @@ Dropped = list[tuple[TopicPartition, int, Reason]]
 Expired = list[tuple[PartitionLog, Expiry]]
 
 SLICE_LOGS: Final = 50
-"""For so many logs the pool does its part at a time."""
+"""Logs for which the pool does its part at a time."""
 CHECK_WORK: Final = 20
 CHANGE_WORK: Final = 1_000
-"""Units of work (`runtime.work`) of a log that stays as it is, and of one that files change of."""
+"""Units of work (`runtime.work`) of a log without changes, and of one with changes of files."""
 
 
 def _nothing() -> None:
-    """Nobody waits for the end of a pass."""
+    """Ignore the end of a pass."""
 
 
 class RetentionPass:
-    """See the module.
+    """Runs retention passes.
 
     Args:
-        is_open: whether a log is still served; one that is not is passed over.
-        keep_log_starts: makes log starts durable, and names those that it could not.
-        pool: waits for the disk.
+        is_open: whether a log is still in use; others are skipped.
+        keep_log_starts: makes log starts durable; returns those that failed.
+        pool: for work that waits for the disk.
         scheduler: of the loop.
     """
 
@@ -73,22 +73,22 @@ class RetentionPass:
         ended: Callable[[], None] = _nothing,
         release_copied: bool = False,
     ) -> Dropped:
-        """Do one pass.
+        """Begin one pass; it continues after the return.
 
         Args:
-            logs: of these.
+            logs: to check.
             now_ms: wall clock.
-            ended: called on the loop once all is taken out; not at all where the process stops.
-            release_copied: also take out whatever is copied, as if local retention were over.
+            ended: called on the loop at the end of the pass; not called if the process stops first.
+            release_copied: also delete copied segments within local retention.
 
         Returns:
-            (partition, base offset, reason) of each dropped segment, once the pass is over.
+            A list of (partition, base offset, reason), which has all deleted segments at the end.
         """
         dropped: Dropped = []
 
         def work() -> Work[None]:
             late = yield from self._round(logs, now_ms, dropped, release_copied=release_copied)
-            for each in late:  # a disk that hangs may have them: all others have had their turn
+            for each in late:  # a hanging disk may have leased them: all other logs come first
                 yield Until(each.lease.when_here)
                 yield from self._round([each], now_ms, dropped, release_copied=release_copied)
             ended()
@@ -99,7 +99,7 @@ class RetentionPass:
     def _round(
         self, logs: Sequence[PartitionLog], now_ms: int, dropped: Dropped, *, release_copied: bool
     ) -> Work[list[PartitionLog]]:
-        """Look at logs and drop what has expired of them; returns those that were leased."""
+        """Check logs and delete expired segments; returns the logs that were leased."""
         pace, expired, late = Pace(), list[tuple[PartitionLog, Expiry]](), list[PartitionLog]()
         for some in _slices(logs):
             yield OnPool(self._pool, _learn_ages, some, now_ms)
@@ -152,7 +152,7 @@ def _slices(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 @contextmanager
 def _reported(each: PartitionLog) -> Iterator[None]:
-    """What goes wrong with one log does not keep the others from their turn."""
+    """Log an error of one log, so that the others continue."""
     try:
         yield
     except LogClosed:

@@ -1,8 +1,8 @@
-"""The newest batch of each producer of a log, as a pass must know them.
+"""The newest batch of each producer of a log, for a pass of the cleaner.
 
-A log may have a million producers: they are gathered on the loop, some in each turn, and packed.
-What is appended meanwhile lies above the range of the pass, so that it does not matter on which
-side of a turn it comes.
+A log may have a million producers: they are collected on the loop, some in each slice, and packed.
+Batches appended meanwhile are above the range of the pass, so it does not matter whether they are
+included.
 """
 
 from array import array
@@ -14,10 +14,10 @@ from local_log.producers.state import ProducerStates
 
 
 class LastBatch(NamedTuple):
-    """What the log remembers of a producer.
+    """State of a producer, for the cleaner.
 
     Attributes:
-        offset: last offset of its newest data batch; -1 if it wrote only markers in this epoch.
+        offset: last offset of its newest data batch; -1 if it has only markers in this epoch.
         epoch: its newest one.
     """
 
@@ -26,10 +26,10 @@ class LastBatch(NamedTuple):
 
 
 class LastBatches:
-    """Gathered for offsets from `first` (inclusive) to `end` (exclusive); lives on the loop.
+    """Collected for offsets from `first` (inclusive) to `end` (exclusive); on the loop.
 
     Attributes:
-        packed: what was gathered: producer id, offset and epoch of each, 8 bytes a number.
+        packed: the result: producer id, offset and epoch of each, 8 bytes per number.
     """
 
     __slots__ = ("_at", "_count", "_end", "_first", "_forgotten", "_ids", "_states", "packed")
@@ -37,14 +37,16 @@ class LastBatches:
     def __init__(self, states: ProducerStates, first: int, end: int) -> None:
         self._states, self._first, self._end = states, first, end
         self._at, self._forgotten = 0, states.forgotten
-        self._count = len(states.producers)  # who comes later stands behind these
+        self._count = len(states.producers)  # later ones follow these in the dict
         self._ids: Iterator[int] = iter(states.producers)
         self.packed = bytearray()
 
     def take(self, count: int) -> bool:
-        """Gather the next ones, at most so many; False: those were the last."""
+        """Collect the next ones, up to `count`; False: those were the last."""
         states = self._states
-        if gone := states.forgotten - self._forgotten:  # any of them may have been before this one
+        if (
+            gone := states.forgotten - self._forgotten
+        ):  # some of them may have preceded this position
             self._at, self._forgotten = max(self._at - gone, 0), states.forgotten
             self._ids = islice(states.producers, self._at, None)
         count = min(count, self._count - self._at)
@@ -52,7 +54,7 @@ class LastBatches:
         while ids is None:
             try:
                 ids = list(islice(self._ids, count))
-            except RuntimeError:  # some came: they stand behind those that were seen
+            except RuntimeError:  # ids were added, behind those collected
                 self._ids = islice(states.producers, self._at, None)
         self._at += len(ids)
         found = array("q")
@@ -66,7 +68,7 @@ class LastBatches:
 
 
 def unpacked(packed: bytes) -> dict[int, LastBatch]:
-    """By producer id, what was packed by a process of this machine."""
+    """Unpack by producer id; the packing process must be on the same machine."""
     numbers = array("q", packed)
     return {
         numbers[at]: LastBatch(numbers[at + 1], numbers[at + 2]) for at in range(0, len(numbers), 3)

@@ -1,6 +1,6 @@
 """Producer snapshots of a partition directory.
 
-`<offset>.snapshot` says what was known of the producers before `offset`.
+`<offset>.snapshot` has the state of the producers before `offset`.
 """
 
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class ProducerSnapshots:
-    """The snapshot files of one directory, known by their offsets."""
+    """The snapshot files of one directory, by offset."""
 
     __slots__ = ("_directory", "_disk", "offsets")
 
@@ -28,27 +28,30 @@ class ProducerSnapshots:
         self.offsets = sorted(p[0] for p in parsed if p is not None and p[1] == PRODUCER_SNAPSHOT)
 
     def copy(self) -> "ProducerSnapshots":
-        """Another view of the same directory, for a pool thread: what it drops stays known here."""
+        """Return a view of the same directory for a pool thread.
+
+        Removals there do not change this one.
+        """
         twin = ProducerSnapshots(self._disk, self._directory, ())
         twin.offsets = list(self.offsets)
         return twin
 
     def path(self, offset: int) -> Path:
-        """Where the snapshot at `offset` is or would be."""
+        """Path of the snapshot at `offset`, existing or not."""
         return path_of(self._directory, offset, PRODUCER_SNAPSHOT)
 
     def write(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
-        """Keep what is known before `offset`; made durable by the next flush of the log."""
+        """Write a snapshot of the state before `offset`; the log's next flush makes it durable."""
         self.write_file(offset, entries)
         self.expect(offset)
 
     def write_file(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
-        """Write the file of a snapshot that is expected; on any thread."""
+        """Write the file of an expected snapshot; on any thread."""
         data = producer_snapshot.dump(entries)
         self._disk.atomic_write(self.path(offset), data, durable=False)
 
     def expect(self, offset: int) -> None:
-        """Count on a snapshot there."""
+        """Add an offset to the list before the file is written."""
         if offset not in self.offsets:
             self.offsets = sorted([*self.offsets, offset])
 
@@ -74,9 +77,9 @@ class ProducerSnapshots:
         return None
 
     def remove(self, offsets: Iterable[int]) -> None:
-        """Unlink snapshots permanently.
+        """Unlink snapshots, durably.
 
-        One that came back after a power cut would tell of batches that were cut off.
+        After a power cut a restored one would have the state of batches that were cut off.
         """
         gone = set(offsets)
         for offset in gone:
@@ -86,7 +89,7 @@ class ProducerSnapshots:
         self.offsets = [offset for offset in self.offsets if offset not in gone]
 
     def remove_strays(self, base_offsets: Iterable[int]) -> None:
-        """Unlink those of no segment, but keep the newest if it lies above all segments."""
+        """Unlink snapshots without a segment, except for a newest one above all segments."""
         bases = set(base_offsets)
         newest = self.offsets[-1] if self.offsets else None
         keep_newest = newest is not None and newest > max(bases, default=-1)
@@ -95,14 +98,14 @@ class ProducerSnapshots:
         )
 
     def forget(self, offsets: Iterable[int]) -> None:
-        """Those of segments that have left the log; their files are renamed later."""
+        """Remove the offsets of deleted segments from the list; their files are renamed later."""
         gone = set(offsets)
         self.offsets = [offset for offset in self.offsets if offset not in gone]
 
     def rename_away(self, offset: int) -> list[Path]:
-        """Rename a forgotten snapshot away; its new name, if it was there. On any thread.
+        """Rename a forgotten snapshot; returns its new name if it existed. On any thread.
 
-        The file decides, not `offsets`: a copy to the remote tier may have made or removed it.
+        The file decides, not `offsets`: a copy to the remote tier may have created or removed it.
         """
         path = self.path(offset)
         if not self._disk.exists(path):

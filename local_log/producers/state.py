@@ -1,8 +1,7 @@
-"""What a partition remembers of its producers: repeats, gaps, fenced epochs, open transactions.
+"""State of a partition's producers: duplicates, gaps, fenced epochs, open transactions.
 
-In memory only; `producer_snapshots` keeps it on disk. Pure: batches come in as headers, in the
-order of their offsets. Source: KIP-98; Apache Kafka 4.3, ProducerStateManager and
-ProducerAppendInfo.
+In memory only; `snapshots` keeps it on disk. Pure: batches come in as headers, in the order of
+their offsets. Source: KIP-98; Apache Kafka 4.3, ProducerStateManager and ProducerAppendInfo.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,9 +17,9 @@ _SEQUENCES = 2**31
 NO_SEQUENCE = -1
 NO_EPOCH = -1
 SILENT_MS = 3_600_000
-"""Far above what clients wait for an answer (`delivery.timeout.ms`, 2 min)."""
+"""Far above the longest wait of clients for an answer (`delivery.timeout.ms`, 2 min)."""
 GIVEN_ID_MAX = 2**62
-"""A client may write any producer id: a higher one was given by no controller."""
+"""Upper bound of allocated producer ids; clients may write any id, also a higher one."""
 
 
 class BatchMeta(NamedTuple):
@@ -43,12 +42,12 @@ class BatchMeta(NamedTuple):
 
 
 class ProducerState:
-    """What is known of one producer id.
+    """State of one producer id.
 
     Attributes:
-        is_silent: nothing is on its way: it was not heard of for `SILENT_MS`.
-        batches: what a `BatchMeta` is made of, for the newest batches, oldest first. Plain tuples
-            of numbers are nothing to the garbage collector, whose passes hold the event loop: a
+        is_silent: no batch for `SILENT_MS`, so that none is in flight.
+        batches: fields of a `BatchMeta` for the newest batches, oldest first. The garbage
+            collector, whose passes hold the event loop, does not track plain tuples of numbers: a
             log may have 100,000 producers.
     """
 
@@ -66,7 +65,7 @@ class ProducerState:
     def __init__(self, epoch: int, generation: int = 0) -> None:
         self.epoch = epoch
         self.generation = generation
-        self.silent_since_ms: int | None = None  # None: heard of since the last expiry pass
+        self.silent_since_ms: int | None = None  # None: a batch came since the last expiry pass
         self.is_silent = False
         self.batches: tuple[tuple[int, int, int, int], ...] = ()
         self.coordinator_epoch = -1
@@ -74,7 +73,7 @@ class ProducerState:
         self.timestamp = -1
 
     def copy(self, generation: int) -> "ProducerState":
-        """Another one that says the same."""
+        """Return an equal state of another generation."""
         twin = ProducerState(self.epoch, generation)
         twin.silent_since_ms, twin.is_silent = self.silent_since_ms, self.is_silent
         twin.batches = self.batches
@@ -85,17 +84,17 @@ class ProducerState:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the newest record, -1 if only markers were seen in this epoch."""
+        """Sequence of the newest record, -1 if this epoch has only markers."""
         return self.batches[-1][0] if self.batches else NO_SEQUENCE
 
     def heard(self, timestamp: int) -> None:
-        """A batch or a marker of it was appended."""
+        """Note the time of an appended batch or marker."""
         self.timestamp, self.silent_since_ms, self.is_silent = timestamp, None, False
 
     def remember(
         self, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int
     ) -> None:
-        """Note a batch; the oldest one is forgotten."""
+        """Add a batch; the oldest one is dropped."""
         newest = (last_sequence, last_offset, offset_delta, timestamp)
         self.batches = (*self.batches[1 - BATCHES_REMEMBERED :], newest)
 
@@ -113,9 +112,9 @@ class ProducerStates:
     """All producers of one partition, up to `end_offset` (exclusive).
 
     Attributes:
-        highest_id: of the ids up to `GIVEN_ID_MAX` that were ever seen, also of producers that are
-            forgotten; -1: none.
-        forgotten: how many producers expired so far.
+        highest_id: highest id up to `GIVEN_ID_MAX` ever seen, also of removed producers; -1:
+            none.
+        forgotten: number of expired producers.
     """
 
     __slots__ = (
@@ -133,8 +132,8 @@ class ProducerStates:
         self.end_offset = 0
         self.highest_id = -1
         self.forgotten = 0
-        # States of an earlier generation are in a snapshot that is being written: they are
-        # replaced, not changed.
+        # States of an earlier generation belong to a snapshot being written: they are replaced, not
+        # changed.
         self._generation = 0
         # First offset -> producer id. Offsets rise, so the first key is the smallest.
         self._ongoing: dict[int, int] = {}
@@ -146,19 +145,19 @@ class ProducerStates:
     def check(self, header: BatchHeader, log_end: int) -> BatchMeta | None:
         """Validate a client's batch of a producer with an id.
 
-        DIFFERS: before 4.5 Kafka lets an unknown producer begin anywhere, also in a log that never
-        held a record: where the batches before it are late, they are then refused for ever
+        DIFFERS: before 4.5 Kafka lets an unknown producer begin with any sequence, also in a log
+        that never had a record. If earlier batches are late, they are then refused permanently
         (KAFKA-15591).
 
         Args:
             header: of the batch.
-            log_end: where the batch would go; only a log that never held a record ends at 0.
+            log_end: offset of the batch; only a log that never had a record ends at 0.
 
         Returns:
-            The earlier append this batch repeats exactly, or None if it is new.
+            The earlier append of which this is an exact duplicate, or None if it is new.
 
         Raises:
-            InvalidProducerEpoch: the producer was fenced.
+            InvalidProducerEpoch: the producer is fenced.
             OutOfOrderSequence: records before it are missing.
         """
         state = self.producers.get(header.producer_id)
@@ -171,7 +170,7 @@ class ProducerStates:
                     asked=sequence,
                     last=NO_SEQUENCE,
                 )
-            return None  # forgotten (expired, or log start moved): any sequence may begin
+            return None  # unknown (expired, or log start moved): any sequence may begin
         if header.producer_epoch == state.epoch:
             last = state.last_sequence
             if sequence == last + 1 or (sequence == 0 and last == SEQUENCE_MAX):
@@ -201,7 +200,7 @@ class ProducerStates:
     # -- changes --------------------------------------------------------------------------------
 
     def append_data(self, header: BatchHeader, base_offset: int) -> None:
-        """Note a data batch of a producer with an id."""
+        """Add a data batch of a producer with an id."""
         producer_id = header.producer_id
         state = self.producers.get(producer_id)
         if state is None:
@@ -223,7 +222,7 @@ class ProducerStates:
     def append_marker(
         self, header: BatchHeader, *, is_commit: bool, coordinator_epoch: int
     ) -> CompletedTransaction | None:
-        """Note the end of a transaction; None if the producer had none open."""
+        """End a transaction; None if the producer had none open."""
         state = self.producers.get(header.producer_id)
         if state is None:
             state = self._add(header.producer_id, header.producer_epoch)
@@ -238,7 +237,7 @@ class ProducerStates:
         state.current_txn_first_offset = None
         if first is None:
             return None
-        # In this order: a read beside it finds the transaction in one of them.
+        # In this order, so that a concurrent read finds the transaction in one of them.
         self._unreplicated[first] = header.base_offset
         self._ongoing.pop(first, None)
         return CompletedTransaction(header.producer_id, first, header.base_offset, not is_commit)
@@ -254,20 +253,23 @@ class ProducerStates:
         return state
 
     def last_stable_after(self, done: CompletedTransaction) -> int:
-        """The last stable offset once `done` is decided: the next open transaction or its end."""
+        """Return the last stable offset after `done`.
+
+        The next open transaction, or the end of `done`.
+        """
         for first in self._ongoing:
             if first != done.first_offset:
                 return first
         return done.last_offset + 1
 
     def first_unstable_offset(self) -> int | None:
-        """First offset of a transaction that is open, or whose end is not yet replicated."""
+        """First offset of a transaction that is open, or whose marker is not replicated yet."""
         if not self._ongoing and not self._unreplicated:
             return None
         return min([*self._ongoing, *self._unreplicated])
 
     def raise_high_watermark(self, high_watermark: int) -> None:
-        """Forget ended transactions whose marker is below the high watermark."""
+        """Drop ended transactions whose marker is below the high watermark."""
         if self._unreplicated:
             ended = list(self._unreplicated.items())
             done = [first for first, marker in ended if marker < high_watermark]
@@ -279,19 +281,19 @@ class ProducerStates:
         return any(first < offset for first in self._ongoing)
 
     def expire(self, now_ms: int, expiration_ms: int, among: Iterable[int] | None = None) -> int:
-        """Forget producers not heard of for `expiration_ms` that have no open transaction.
+        """Remove producers without a batch for `expiration_ms` and without an open transaction.
 
         Silence is counted by the wall clock from pass to pass. DIFFERS: Kafka counts from the
-        newest record's timestamp, so a producer that writes old records is forgotten while it
-        writes, and what it repeats after a broken connection is appended a second time.
+        newest record's timestamp. So it removes a producer that writes old records, and appends its
+        retry after a broken connection a second time.
 
         Args:
             now_ms: wall clock.
             expiration_ms: of silence.
-            among: only these ids, some of which may be gone; None: all.
+            among: only these ids, some of which may be unknown; None: all.
 
         Returns:
-            How many were forgotten.
+            Number of removed producers.
         """
         gone = []
         for producer_id in self.producers if among is None else among:
@@ -313,7 +315,7 @@ class ProducerStates:
         return len(gone)
 
     def clear(self, end_offset: int) -> None:
-        """Forget everybody; the state is that of a log which is empty up to `end_offset`."""
+        """Remove all producers, for a log that is empty up to `end_offset`."""
         self.producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
@@ -322,7 +324,7 @@ class ProducerStates:
     # -- to and from snapshots ------------------------------------------------------------------
 
     def load(self, entries: Iterable[ProducerEntry], end_offset: int) -> None:
-        """Become what a snapshot says."""
+        """Take the state from a snapshot."""
         self.clear(end_offset)
         for entry in entries:
             state = self.producers.get(entry.producer_id)
@@ -344,23 +346,23 @@ class ProducerStates:
         self._ongoing.update(sorted(open_ones))
 
     def dump(self) -> list[ProducerEntry]:
-        """What a snapshot keeps now."""
+        """Return the entries of a snapshot of the present state."""
         return list(entries_of(self.producers))
 
     def freeze(self) -> dict[int, ProducerState]:
-        """All producers as they are now: what comes later changes nothing of them."""
+        """Return all producers as they are now; later changes do not affect them."""
         self._generation += 1
         return self.producers.copy()
 
 
 def entries_of(producers: Mapping[int, ProducerState]) -> Iterator[ProducerEntry]:
-    """What a snapshot keeps: the remembered batches, the oldest of a producer first.
+    """Entries for a snapshot: the remembered batches, the oldest of a producer first.
 
-    DIFFERS: Kafka keeps the newest batch of each alone, so that a new leader that began with a
-    snapshot does not know a repeat of an earlier one, and the client writes it a second time under
-    another epoch. Kafka reads these files: of a producer's entries it takes the last one, and drops
-    those whose timestamps are too old, so an earlier entry has no later timestamp. Of a silent
-    producer the newest batch is enough.
+    DIFFERS: Kafka keeps only the newest batch of each. A new leader that starts from a snapshot
+    then does not recognise a duplicate of an earlier one, and the client writes it again under
+    another epoch. Kafka can read these files: it takes the last entry of a producer, and drops
+    entries with old timestamps, so earlier entries have no later timestamps. For a silent producer
+    the newest batch is enough.
     """
     for producer_id, state in producers.items():
         epoch, marked_by, first = (

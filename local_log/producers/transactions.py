@@ -1,4 +1,4 @@
-"""Feeds stored batches to the producer state: data by its header, markers by their record."""
+"""Updates the producer state from stored batches: data by header, markers by record."""
 
 from collections.abc import Callable
 from struct import Struct
@@ -22,10 +22,10 @@ def note_batch(
     Args:
         producers: state up to this batch.
         header: with its final offsets.
-        read_batch: gives the whole batch; called for transaction markers only.
+        read_batch: reads the whole batch; called for transaction markers only.
 
     Returns:
-        The entry for the transaction index if the batch aborts a transaction that has records.
+        The entry for the transaction index if the batch aborts a transaction with records.
     """
     producers.end_offset = header.base_offset + header.last_offset_delta + 1
     if header.producer_id < 0:

@@ -1,9 +1,9 @@
-"""`tidemark-accepted`: what a person accepted of a log, and the holes that are known to be right.
+"""`tidemark-accepted`: faults of a log that an operator accepted, and its valid holes.
 
-One JSON line, then its CRC32C. Holes, `sparse` and the adopted epoch are remembered for as long as
-the log lives; an accepted validation only until a start that finds nothing wrong, an adopted end
-until one that finds the log there. A damaged file counts as missing: then nothing is accepted, and
-a log that needs it is refused again.
+One JSON line, then its CRC32C. Holes, `sparse` and the adopted epoch are kept as long as the log
+exists; an accepted validation only until a start that finds no fault, an adopted end until a start
+that finds the log there. A damaged file counts as missing: then nothing is accepted, and a log that
+needs it is refused again.
 """
 
 import json
@@ -26,12 +26,12 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """An end above the log's own: offsets below it were given, as the remote tier proves.
+    """A log end above the batches: offsets below it were given out, as the remote tier proves.
 
     Attributes:
-        begin: where the log begins again, its segments set aside: what they hold is remote. None:
-            its segments stay.
-        end: where the log is to end (exclusive); what is between is a gap.
+        begin: offset at which the log restarts, with its segments set aside, because their records
+            are remote. None: its segments stay.
+        end: the log end (exclusive); offsets without batches below it are a gap.
         chain: the epoch chain up to there.
     """
 
@@ -42,14 +42,14 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What is remembered.
+    """Content of the file.
 
     Attributes:
-        validation: what a person looked at and took as it is; None if there is nothing.
-        holes: (first, end) of ranges of offsets that are missing, end exclusive.
-        is_sparse: offsets may be missing anywhere: a cleaner worked here, or on the leader's log.
-        adopted: what `tidemark remote adopt` ordered, until it is done.
-        adopted_epoch: the highest leader epoch that was used before it; -1 if there was none.
+        validation: faults that an operator accepted; None without any.
+        holes: (first, end) of ranges of missing offsets, end exclusive.
+        is_sparse: offsets may be missing anywhere: this log, or the leader's, was cleaned.
+        adopted: order of `tidemark remote adopt`, until it is executed.
+        adopted_epoch: highest leader epoch that was used before it; -1 for none.
     """
 
     validation: RefusalFacts | None = None
@@ -59,16 +59,16 @@ class Accepted:
     adopted_epoch: int = -1
 
     def covers(self, faults: tuple[Fault, ...]) -> bool:
-        """Whether a person accepted every one of these faults."""
+        """Whether an operator accepted every one of these faults."""
         known = () if self.validation is None else self.validation.faults
         return set(faults) <= set(known)
 
     def knows_hole(self, first: int, end: int) -> bool:
-        """Whether it was accepted that [first, end) is missing."""
+        """Whether the absence of [first, end) was accepted."""
         return any(low <= first and end <= high for low, high in self.holes)
 
     def with_holes(self, holes: tuple[tuple[int, int], ...]) -> "Accepted":
-        """The same, with more holes."""
+        """Return a copy with more holes."""
         return replace(self, holes=tuple(sorted({*self.holes, *holes})))
 
 
@@ -76,7 +76,7 @@ NOTHING: Final = Accepted()
 
 
 def dump(accepted: Accepted) -> bytes:
-    """Write the file."""
+    """Encode the file."""
     validation = accepted.validation
     content: dict[str, object] = {
         "version": _VERSION,
@@ -98,7 +98,7 @@ def dump(accepted: Accepted) -> bytes:
 
 
 def parse(data: bytes) -> Accepted:
-    """Read the file.
+    """Decode the file.
 
     Raises:
         ValueError: cut, changed, or of another version.
@@ -131,7 +131,7 @@ def _adopted(values: dict[str, Any] | None) -> Adopted | None:
 
 
 def read_accepted(disk: Disk, directory: Path) -> Accepted:
-    """What is remembered of the log in `directory`.
+    """Read the file of the log in `directory`.
 
     Raises:
         OSError: the disk failed.
@@ -147,7 +147,7 @@ def read_accepted(disk: Disk, directory: Path) -> Accepted:
 
 
 def write_accepted(disk: Disk, directory: Path, accepted: Accepted) -> None:
-    """Remember it; returns when that survives a power cut.
+    """Write the file; durable on return.
 
     Raises:
         OSError: the disk failed.
@@ -156,7 +156,7 @@ def write_accepted(disk: Disk, directory: Path, accepted: Accepted) -> None:
 
 
 def note_sparse(disk: Disk, directory: Path) -> None:
-    """Remember that offsets may be missing anywhere; returns when that survives a power cut.
+    """Write that offsets may be missing anywhere; durable on return.
 
     Raises:
         OSError: the disk failed.

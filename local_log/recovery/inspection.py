@@ -1,8 +1,7 @@
-"""What a person sees of a log, and how that person takes it as it is.
+"""Inspection of a log for an operator, and its acceptance.
 
-Looking changes nothing and needs no lock. Accepting writes one file, `tidemark-accepted`, that a
-running broker reads only when it opens the log: the next start that comes to the same validation
-opens it.
+An inspection changes nothing and needs no lock. An acceptance writes one file, `tidemark-accepted`,
+which a broker reads only when it opens the log: the next start that finds the same faults opens it.
 """
 
 from collections.abc import Iterator
@@ -22,11 +21,11 @@ from runtime.disk import Disk
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """One partition directory, looked at.
+    """Result of inspecting one partition directory.
 
     Attributes:
-        set_aside: (name, bytes) of what earlier starts cut and kept.
-        deleted: names of files that wait for their removal; they may be renamed back.
+        set_aside: (name, bytes) of files that earlier starts cut and kept.
+        deleted: names of files that wait for their removal and may be renamed back.
     """
 
     partition: TopicPartition
@@ -38,23 +37,23 @@ class Inspection:
 
     @property
     def is_refused(self) -> bool:
-        """Whether a start would leave this log as it is."""
+        """Whether a start would refuse this log."""
         return isinstance(self.verdict, Refused)
 
     @property
     def plan(self) -> Open:
-        """What a start does, or would do once the log is accepted."""
+        """Actions of a start, now or once the log is accepted."""
         verdict = self.verdict
         return verdict.if_accepted if isinstance(verdict, Refused) else verdict
 
 
 def inspect(disk: Disk, request: OpenRequest, files: SmallFiles | None = None) -> Inspection:
-    """Look at a log as the next start will see it; nothing is changed.
+    """Inspect a log as the next start will see it; nothing is changed.
 
     Args:
-        disk: where it is.
-        request: what the next start will know about it.
-        files: for the small files of the directory; None: read as they are.
+        disk: of the log.
+        request: facts that the next start will have.
+        files: for the small files of the directory; None: read without checks.
 
     Raises:
         OSError: the directory cannot be read.
@@ -72,10 +71,10 @@ def inspect(disk: Disk, request: OpenRequest, files: SmallFiles | None = None) -
 
 
 def accept(disk: Disk, inspection: Inspection) -> None:
-    """Take a refused log as it is: the next start that finds these faults and no others opens it.
+    """Accept a refused log: the next start that finds exactly these faults opens it.
 
     Raises:
-        OSError: it could not be written; nothing is accepted.
+        OSError: the file could not be written; nothing is accepted.
     """
     verdict = inspection.verdict
     assert isinstance(verdict, Refused)
@@ -83,11 +82,11 @@ def accept(disk: Disk, inspection: Inspection) -> None:
     write_accepted(disk, inspection.request.directory, accepted)
 
 
-# -- for people ------------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------------
 
 
 def report(inspection: Inspection) -> list[str]:
-    """What is there, what is wrong, and what a start does about it, line by line."""
+    """Lines for people: the content, the faults, and the actions of a start."""
     survey = inspection.survey
     topic, partition = inspection.partition
     lines = [f"{topic}-{partition} in {inspection.request.directory}", *_marks(survey)]
@@ -112,10 +111,10 @@ def report(inspection: Inspection) -> list[str]:
 
 
 def as_json(inspection: Inspection) -> dict[str, object]:
-    """The same for programs; `end` of offsets is exclusive.
+    """Return the same for programs; `end` of offsets is exclusive.
 
-    `faults` are what is wrong, refused or accepted; `next_start` is what a start does, or would
-    do once the log is accepted.
+    `faults` are refused or accepted ones; `next_start` has the actions of a start, now or once the
+    log is accepted.
     """
     survey, verdict = inspection.survey, inspection.verdict
     faults = verdict.facts.faults if isinstance(verdict, Refused) else verdict.accepted
@@ -176,7 +175,7 @@ def _segment_line(segment: SegmentSurvey) -> str:
 
 
 def consequences(plan: Open) -> Iterator[str]:
-    """What opening a log by this plan means, for the question before it is accepted."""
+    """Lines for people: effects of opening the log by this plan."""
     for base_offset in plan.aside:
         yield f"sets {segment_file(base_offset, LOG)} aside whole"
     for cut in plan.cuts:

@@ -1,10 +1,10 @@
-"""Opens a partition directory, whatever the last process left in it: look, decide, apply.
+"""Opens a partition directory in any state: survey, decide, apply.
 
-`survey` looks and changes nothing, `verdict` decides and is pure, and here the decision is applied.
-A log that contradicts what is known of it is refused, and then nothing on disk was changed. Record
-bytes are never unlinked: what leaves the log is kept beside it (`set_aside`), but for an incomplete
-last batch. Everything made from the log can be lost: only `.log` files, the epochs of offsets that
-are remote, and the checkpoints are truth.
+`survey` reads and changes nothing, `verdict` decides and is pure; this module applies the decision.
+A log that contradicts the known facts about it is refused, with nothing on disk changed. Record
+bytes are never unlinked: they are kept beside the log (`set_aside`), except an incomplete last
+batch. All derived files can be rebuilt: only `.log` files, the epochs of remote offsets, and the
+checkpoints cannot.
 """
 
 import logging
@@ -64,16 +64,16 @@ _OWN_PREFIX = "tidemark-"
 
 @dataclass(slots=True)
 class OpenedLog:
-    """What was found in a directory.
+    """Result of opening a directory.
 
     Attributes:
         segments: oldest first, the last one active.
-        log_start_known: False if a tiered partition's log start was in a checkpoint that is gone.
-        truncated_bytes: bytes that left the log.
+        log_start_known: False if a tiered partition's log start was in a lost checkpoint.
+        truncated_bytes: bytes removed from the log.
         chain_is_dirty: the epoch chain was written and not fsynced.
-        chain_lost: why nothing is known of the epochs below the first segment, "" if something is.
+        chain_lost: why the epochs below the first segment are unknown, "" if they are known.
         adopted_epoch: see `Accepted`.
-        damages: what was repaired, of a log that stands damage.
+        damages: repaired damages of a log that tolerates them.
     """
 
     segments: list[LogSegment]
@@ -91,7 +91,7 @@ class OpenedLog:
 
 
 def refused(topic_partition: TopicPartition, facts: RefusalFacts) -> LogRefused:
-    """The error that names what is wrong and the remedy."""
+    """Make the error of a refused log, with faults and remedy."""
     topic, partition = topic_partition
     return LogRefused(
         "; ".join(map(describe, facts.faults)),
@@ -112,10 +112,10 @@ class LogOpener:
         self._truncated = 0
 
     def open(self) -> OpenedLog:
-        """Open it, repairing what needs repair.
+        """Open the directory, with repairs where needed.
 
         Raises:
-            LogRefused: it contradicts what is known of it; nothing was changed.
+            LogRefused: it contradicts the known facts; nothing was changed.
             OSError: the disk failed.
         """
         found, damages = self._look()
@@ -144,7 +144,7 @@ class LogOpener:
         )
         config = self._request.config
         for segment in segments[:-1]:
-            segment.release()  # checked: who reads it opens it again
+            segment.release()  # checked: a reader opens it again
         segments[-1].activate(index_bytes=config.segment_index_bytes, now_ms=self._request.now_ms)
         return OpenedLog(
             segments,
@@ -162,7 +162,7 @@ class LogOpener:
         )
 
     def _look(self) -> tuple[Surveyed, Sequence[SegmentDamage]]:
-        """What is there; of a log that stands damage, once that is repaired."""
+        """Survey the directory; a log that tolerates damage is repaired first."""
         request = self._request
         found = Surveyor(self._disk, request, self._files).look()
         if not request.salvages:
@@ -172,10 +172,10 @@ class LogOpener:
             found = Surveyor(self._disk, request, self._files).look()
         return found, damages
 
-    # -- what leaves the log --------------------------------------------------------------------
+    # -- removal from the log ----------------------------------------------------------------------
 
     def _remember(self, found: Surveyed, plan: Open) -> None:
-        """Keep what was accepted before anything changes, so that a kill changes no validation."""
+        """Save acceptances before any change, so that a kill does not change the validation."""
         survey = found.survey
         if survey.accepted == NOTHING and not (plan.accepted or plan.holes or plan.is_sparse):
             return
@@ -184,17 +184,17 @@ class LogOpener:
         wanted = survey.accepted.with_holes(plan.holes)
         wanted = replace(wanted, is_sparse=wanted.is_sparse or plan.is_sparse)
         if not plan.accepted:
-            wanted = replace(wanted, validation=None)  # nothing is wrong any more
+            wanted = replace(wanted, validation=None)  # no fault is left
         if not plan.adopts:
-            wanted = replace(wanted, adopted=None)  # the log is there
+            wanted = replace(wanted, adopted=None)  # the adopted end is reached
         if wanted != survey.accepted:
             write_accepted(self._disk, self._directory, wanted)
 
     def _tidy(self, found: Surveyed) -> Sequence[str]:
-        """Remove what a stopped process left half done; finish a compaction's last step.
+        """Remove the leftovers of a killed process; complete the last step of a compaction.
 
         Returns:
-            The names of the files there now.
+            Names of the files in the directory afterwards.
         """
         disk, directory = self._disk, self._directory
         for base_offset in found.replaced:
@@ -210,7 +210,7 @@ class LogOpener:
             if name.endswith((DELETED, CLEANED, SWAP, ".tmp")) and name not in found.swaps
         ]
         if FUTURE_MARKER in found.names:
-            # A power cut must not give the directory its old name back without it.
+            # A power cut must not restore the directory's old name without the marker.
             disk.fsync_path(directory.parent)
             leftovers.append(FUTURE_MARKER)
         for name in leftovers:
@@ -230,7 +230,7 @@ class LogOpener:
         return names
 
     def _take_out(self, found: Surveyed, plan: Open) -> None:
-        """Take whole segments out, newest first, then cut."""
+        """Set whole segments aside, newest first, then cut."""
         sizes = {segment.base_offset: segment.size_bytes for segment in found.segments}
         for base_offset in reversed(plan.aside):
             self._truncated += sizes[base_offset]
@@ -258,7 +258,7 @@ class LogOpener:
         target = set_segment_aside(self._disk, self._directory, base_offset)
         log.warning("segment is set aside: path=%s", target)
 
-    # -- what is made from the log --------------------------------------------------------------
+    # -- derived files -----------------------------------------------------------------------------
 
     def _segments(self, found: Surveyed, plan: Open) -> list[LogSegment]:
         cuts = {cut.base_offset: cut.position for cut in plan.cuts}
@@ -276,7 +276,7 @@ class LogOpener:
         return segments
 
     def _reach(self, found: Surveyed, segments: list[LogSegment], plan: Open) -> None:
-        """Make the log end where it is to: by an empty segment, or a batch for what was lost."""
+        """Extend the log to its planned end, by an empty segment or a filler batch."""
         log_end = plan.log_end
         end = log_end if plan.begins_at is None else plan.begins_at
         if segments:
@@ -290,7 +290,7 @@ class LogOpener:
             segments.append(self._new_segment(log_end))
             return
         if segments and segments[-1].base_offset == end:
-            segments.pop()  # empty: its file is taken again
+            segments.pop()  # empty: its file is used again
         segment = self._new_segment(end)
         batch = filler(end, log_end)
         segment.append(batch, len(batch), log_end - 1, NO_TIMESTAMP)
@@ -316,10 +316,10 @@ class LogOpener:
         snapshots: ProducerSnapshots,
         plan: Open,
     ) -> dict[int, RecentBatches]:
-        """Make indexes again of every segment that was read whole.
+        """Rebuild the indexes of every segment that was read whole.
 
         Returns:
-            By base offset, what was seen of their producers, where that says all of them.
+            Recent batches of producers by base offset of the segment, where they are complete.
         """
         start, check_stop, producers = plan.log_start, self._request.check_stop, None
         recent: dict[int, RecentBatches] = {}
@@ -340,7 +340,7 @@ class LogOpener:
             if reading.recent is not None:
                 recent[segment.base_offset] = reading.recent
             if not reading.has_markers:
-                self._disk.unlink(segment.path(TXN_INDEX))  # nothing in it is aborted
+                self._disk.unlink(segment.path(TXN_INDEX))  # no transaction is aborted in it
                 segment.has_aborted = False
                 if reading.recent is None:
                     producers = None
@@ -362,10 +362,10 @@ class LogOpener:
     def _epochs(
         self, found: Surveyed, plan: Open, segments: Sequence[LogSegment]
     ) -> tuple[LeaderEpochCache, bool]:
-        """The chain, and whether its file was written without a fsync.
+        """Return the chain, and whether its file was written without a fsync.
 
-        That something went need not be written: the next start would cut the same entries off
-        again, and most starts cut one: the epoch in which nothing was written.
+        If entries are only removed, the file need not be written: the next start would remove them
+        again. Most starts remove one, of an epoch without records.
         """
         chain = plan.chain
         if chain is None:
@@ -384,7 +384,7 @@ class LogOpener:
         entries = epochs.entries()
         if plan.chain is not None and set(entries) <= set(found.chain_on_disk):
             return epochs, False
-        # Where remote data hangs on it, durably; else the same files give the same chain again.
+        # Durable if remote data depends on it; otherwise the same files give the same chain again.
         durable = self._request.config.remote_storage_enable
         self._files.write(EPOCH_CHECKPOINT, epoch_checkpoint.dump(entries), durable=durable)
         return epochs, not durable
@@ -398,7 +398,7 @@ def _is_ours(name: str) -> bool:
 def chain_of_batches(
     segments: Sequence[LogSegment], check_stop: CheckStop = proceed
 ) -> list[EpochEntry]:
-    """The chain that the batches themselves tell."""
+    """Build the chain from the epochs of the batches."""
     epochs = LeaderEpochCache()
     for segment in segments:
         for epoch, start_offset in runs_by_headers(segment, check_stop):

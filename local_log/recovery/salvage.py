@@ -1,13 +1,13 @@
-"""Writes a damaged segment again from its sound batches; for logs that stand damage.
+"""Rewrites a damaged segment from its sound batches; only for logs that tolerate damage.
 
-Most logs are left alone where they contradict what is known of them: a hole in them would be a
-silent loss. `__consumer_offsets` is another thing: each record stands for its own key, and one that
-is lost costs that key, while a partition that is offline costs every group in it. So of such a log
-each sound batch stays at its offset, and batches without records take the offsets that are lost.
+Most logs are refused if they contradict the known facts: a hole would be a silent loss. In
+`__consumer_offsets` each record matters only for its own key. A lost record costs that key, while
+an offline partition costs every group in it. So each sound batch of such a log keeps its offset,
+and batches without records fill the lost offsets.
 
-Order of writes: what is to go is copied beside the log (`set_aside`), the indexes are removed, the
-new file takes the old one's name. A kill in between leaves the segment as it was, and at most one
-copy more.
+Order of writes: the bytes to remove are copied beside the log (`set_aside`), the indexes are
+removed, the new file replaces the old one. A kill in between leaves the segment unchanged, and at
+most one more copy.
 """
 
 import logging
@@ -39,10 +39,10 @@ _NAMED_MAX = 20
 
 
 class SegmentDamage(NamedTuple):
-    """One thing that was wrong with a segment.
+    """One damage of a segment.
 
     Attributes:
-        file: its name.
+        file: name of the segment's file.
     """
 
     file: str
@@ -50,7 +50,7 @@ class SegmentDamage(NamedTuple):
 
 
 def needs_salvage(survey: LogSurvey) -> list[SegmentSurvey]:
-    """The segments that must be written again: damaged ones, and a cut one that was whole once."""
+    """Return the segments to rewrite: damaged ones, and a torn one that was complete once."""
     last = survey.segments[-1] if survey.segments else None
     return [
         one
@@ -67,14 +67,14 @@ class Salvager:
         self._disk, self._check_stop = disk, check_stop
 
     def repair(self, survey: LogSurvey, segments: Sequence[LogSegment]) -> list[SegmentDamage]:
-        """Write damaged segments again; durable on return.
+        """Rewrite damaged segments; durable on return.
 
         Args:
-            survey: what was found.
-            segments: of the same log. Those that a cleaner has not yet put into place are left.
+            survey: of the log.
+            segments: of the same log. Those that a cleaner has not put in place yet are skipped.
 
         Returns:
-            What was wrong; nothing where nothing was changed.
+            The damages; empty if nothing was changed.
 
         Raises:
             OSError: the disk failed.
@@ -146,7 +146,7 @@ class Salvager:
 
 
 class _Search:
-    """Finds the sound batches of a file, wherever they begin; used once."""
+    """Finds the sound batches of a file, at any position; used once."""
 
     def __init__(
         self, disk: Disk, file: OpenFile, start: int, limit: int, check_stop: CheckStop
@@ -154,10 +154,10 @@ class _Search:
         self._disk, self._file, self._size = disk, file, file.size()
         self._start, self._limit = start, limit
         self._check_stop = check_stop
-        self._data, self._at = b"", 0  # a stretch of the file, and where it begins
+        self._data, self._at = b"", 0  # a window of the file, and its position
 
     def batches(self) -> list[FoundBatch]:
-        """All of them, in the order of the file."""
+        """Return all of them, in the order of the file."""
         found, position = [], 0
         while position + HEADER_SIZE <= self._size:
             header = self._sound(position)
@@ -182,10 +182,10 @@ class _Search:
         return found
 
     def _next(self, position: int) -> int:
-        """Where the next sound batch begins whose offsets may be; the file's end if none does.
+        """Return the position of the next sound batch with plausible offsets.
 
-        Behind damage nothing says where a batch begins, and what looks like one may be a value in
-        a record: so here its offsets must fit the segment.
+        It is the file's end if there is none. After damage batch boundaries are unknown, and a
+        record's value may look like a batch. So its offsets must fit the segment.
         """
         while position + HEADER_SIZE <= self._size:
             self._look_at(position, _WINDOW_BYTES)
