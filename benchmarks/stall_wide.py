@@ -1,6 +1,8 @@
 """Work for `benchmarks.stalls`: one request, or one change, of thousands of partitions."""
 
 import threading
+import time
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from benchmarks.stall_scenarios import (
     topics,
 )
 from benchmarks.stalls import PROBED, Figures, watched
+from broker.observe.console.serving import STATE
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 
@@ -67,6 +70,30 @@ def wide_requests(data: Path, scale: float) -> list[Figures]:
             )
             client.ask(ApiKey.DELETE_TOPICS, 5, body)
     return broker.figures
+
+
+def page(data: Path, scale: float) -> list[Figures]:
+    """Five viewers of the page, and a reader of /health, beside 3,000 partitions with records."""
+    broker = watched(data)
+    names = topics("seen", int(3_000 * scale))
+    places = [(name, n) for name in names for n in range(PARTITIONS_A_TOPIC)]
+    frame = produce_frame(dict.fromkeys(places, batch(b"x" * 100)))
+    with broker.running(topic=PROBED), broker.client() as client:
+        created(client, [PROBED], 1)
+        created(client, names, PARTITIONS_A_TOPIC)
+        for name, viewers in (("nobody looks", 0), (f"the page, {len(places)} partitions", 5)):
+            produced(client, [frame])
+            with broker.window(name):
+                for _ in range(20):
+                    for path in ([STATE] * viewers + ["/health"]) if viewers else []:
+                        got(f"http://{broker.http}{path}")
+                    time.sleep(1)
+    return broker.figures
+
+
+def got(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
+        return bytes(answer.read())
 
 
 def parked(names: Sequence[str], entries: int) -> Any:

@@ -193,9 +193,9 @@ def show(figures: list[Figures]) -> None:
 
 def main() -> None:
     from benchmarks import stall_scenarios
-    from benchmarks.stall_wide import wide_requests
+    from benchmarks.stall_wide import page, wide_requests
 
-    scenarios = {**stall_scenarios.SCENARIOS, "wide": wide_requests}
+    scenarios = {**stall_scenarios.SCENARIOS, "wide": wide_requests, "page": page}
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
