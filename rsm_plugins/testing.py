@@ -73,4 +73,4 @@ class RemoteStorageManagerContract(AllPromises):
 
     @pytest.fixture
     def flaky_store(self) -> FlakyStore:
-        pytest.skip("no fixture `flaky_store`: a plugin whose requests fail when they are told to")
+        pytest.skip("no fixture `flaky_store`: a plugin whose requests fail on demand")

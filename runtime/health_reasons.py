@@ -128,7 +128,7 @@ class HealthReason(Enum):
     )
     CLEANER_PROCESS = (
         "the cleaner process fails, it is tried again: {why}",
-        "the kernel killed it, as a rule for want of memory",
+        "the kernel killed it, usually because memory ran out",
         _CLEANING,
         "compaction",
         YELLOW,

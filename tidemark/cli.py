@@ -34,7 +34,7 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "groups": "List and describe consumer groups, set their offsets again, delete them.",
         "init": "Write a server.properties to begin with, with comments.",
         "log": "Look at the files of one partition: inspect, accept.",
-        "metadata-quorum": "Describe the quorum of the controllers: who leads, how far all are.",
+        "metadata-quorum": "Describe the quorum of the controllers: leader, and the lag of all.",
         "pipeline": "Run jobs on Spark that read topics from the remote tier: export, verify.",
         "produce": "Write lines to a topic as records.",
         "remote": "Look at the remote tier of a cluster: segments, audit; claim, forget.",

@@ -67,7 +67,7 @@ class FlakyStorageManager(LocalFsRemoteStorageManager):
     SETTINGS: ClassVar[Sequence[Setting]] = (
         *LocalFsRemoteStorageManager.SETTINGS,
         integer("seed", "Of the rng.", default=1, low=0, high=1 << 30),
-        choice("leak", "What each tenth call keeps for ever.", LEAKS, default="none"),
+        choice("leak", "What each tenth call keeps without end.", LEAKS, default="none"),
     )
 
     def __init__(self) -> None:

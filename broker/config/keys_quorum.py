@@ -18,7 +18,7 @@ QUORUM_KEYS: Final[tuple[Key, ...]] = (
         "broker.heartbeat.interval.ms",
         INT,
         "2000",
-        "How often a broker tells the controller that it lives.",
+        "Interval of a broker's heartbeats to the controller.",
     ),
     Key(
         "broker.session.timeout.ms",

@@ -280,6 +280,6 @@ METADATA_MANAGER_KEYS: Final[tuple[Key, ...]] = (
         "remote.log.metadata.topic.retention.ms",
         LONG,
         "-1",
-        "Retention of `__remote_log_metadata`; -1: for ever.",
+        "Retention of `__remote_log_metadata`; -1: without end.",
     ),
 )

@@ -15,7 +15,7 @@ SERVER_KEYS: Final[tuple[Key, ...]] = (
         "advertised.listeners",
         LIST,
         None,
-        "Addresses told to clients, NAME://host:port each; not set: as `listeners`.",
+        "Addresses that clients are given, NAME://host:port each; not set: as `listeners`.",
     ),
     Key(
         "auto.create.topics.enable",
@@ -35,7 +35,7 @@ SERVER_KEYS: Final[tuple[Key, ...]] = (
         "fetch.max.bytes",
         INT,
         "57671680",
-        "Most bytes in one fetch answer, whatever the client asks for.",
+        "Most bytes in one fetch answer; a client may ask for fewer.",
         low=1024,
     ),
     Key("inter.broker.listener.name", STRING, None, "Listener that brokers use among themselves."),

@@ -36,7 +36,7 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         "tidemark.control.token",
         ConfigType.PASSWORD,
         "",
-        "Who sends commands must know it; at least 16 characters.",
+        "Senders of commands must know it; at least 16 characters.",
         resource=True,
     ),
     Key(
@@ -85,7 +85,7 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         "tidemark.follower.bootstrap.hold.ms",
         LONG,
         "600000",
-        "How long a leader keeps local segments where it told a follower to begin; 0: off.",
+        "How long a leader keeps local segments from where a follower was sent to begin; 0: off.",
         low=0,
     ),
     Key(
@@ -127,7 +127,7 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         "tidemark.remote.chunk.cache.bytes",
         LONG,
         "134217728",
-        "Memory for bytes fetched from the remote store. Eight readers at a time want about "
+        "Memory for bytes fetched from the remote store. Eight readers at a time need about "
         "16 MiB each.",
         low=1 << 20,
     ),
@@ -185,7 +185,7 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         "tidemark.tier.advertised.listener",
         STRING,
         "",
-        "host:port that other brokers' tiers are told of tidemark.tier.listener; empty: the same.",
+        "host:port of tidemark.tier.listener that other brokers' tiers are given; empty: the same.",
         resource=True,
     ),
     Key(

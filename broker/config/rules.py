@@ -378,8 +378,8 @@ def _check_authorizer(values: Mapping[str, Value]) -> None:
         raise ConfigError(
             key,
             values[key],
-            "must be empty: there are no ACLs here yet, and whoever reaches a listener may do "
-            "everything. Take the key out if all who can reach it may",
+            "must be empty: there are no ACLs here yet, so any client that reaches a listener may "
+            "do everything. Remove the key if that is acceptable",
         )
 
 

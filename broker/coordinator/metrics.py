@@ -79,7 +79,7 @@ class GroupMetrics:
     def _register_groups(self, metrics: Registry) -> None:
         gauges: dict[str, tuple[str, Callable[[GroupCounts], float]]] = {
             "NumOffsets": ("Offsets committed.", lambda counts: counts.offsets),
-            "NumGroups": ("Groups, in whatever state.", lambda counts: sum(counts.groups.values())),
+            "NumGroups": ("Groups, in any state.", lambda counts: sum(counts.groups.values())),
         }
         for status in GroupStatus:
             gauges[f"NumGroups{status.value}"] = (
@@ -118,7 +118,7 @@ class GroupMetrics:
         )
         metrics.gauge(
             "tidemark_group_unknown_records",
-            "Records found in __consumer_offsets of types that nobody here knows, by type.",
+            "Records found in __consumer_offsets of types unknown to this version, by type.",
             ("type",),
             self._unknown_records,
         )

@@ -266,7 +266,7 @@ class Server(Shared):
             session = Session(listener.authenticator)
             if len(self._unauthenticated) >= limits.unauthenticated_max:
                 self._refused.inc(1, listener_name)
-                next(iter(self._unauthenticated)).close("others want to authenticate", quiet=True)
+                next(iter(self._unauthenticated)).close("too many unauthenticated", quiet=True)
         connection = Connection(self, sock, Peer(listener_name, address, session))
         self._connections.add(connection)
         if session.principal is None:

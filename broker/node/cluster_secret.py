@@ -48,7 +48,7 @@ def read_cluster_secret(config: BrokerConfig, disk: Disk) -> str | None:
         raise ConfigError(
             CLUSTER_SECRET_KEY,
             name,
-            f"must be nobody else's to read, nor its group's to write (it is {permissions:03o}): "
+            f"must not be readable by others, nor writable by its group (it is {permissions:03o}): "
             f"chmod 600 {name}, or 640; if others may have read it, {_WAY_OUT}",
         )
     secret = data.removesuffix(b"\n").removesuffix(b"\r")

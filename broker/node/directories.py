@@ -128,7 +128,7 @@ def _look(found: Directories, path: Path, disk: Disk) -> MetaProperties | None:
             elif disk.is_dir(path) and set(disk.list_dir(path)) - _OF_NOBODY:
                 found.put_offline(
                     path,
-                    f"it is not empty and has no {META_PROPERTIES}: whose it is cannot be told. "
+                    f"it is not empty and has no {META_PROPERTIES}: its owner is unknown. "
                     "Bring that file back",
                 )
             else:

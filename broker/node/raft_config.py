@@ -102,7 +102,7 @@ def moved_voter(config: BrokerConfig, voters: VoterSet) -> str | None:
         f"the other voters and the tools look for this controller at {known}, which is what the "
         f"voters of the metadata log say; it has {sorted(ports)}, and as a leader it will not be "
         "found. Put back the port in listeners; or name the host, too, there or in "
-        "advertised.listeners: this controller then tells the leader where it is"
+        "advertised.listeners: this controller then reports its address to the leader"
     )
 
 

@@ -189,8 +189,8 @@ def remote_metadata_notes(image: MetadataImage) -> Sequence[str]:
         return ()
     return (
         f"{topic.name} has one replica in {len(only)} partitions, on broker {_places(only)}: while "
-        "it is away the tiers of all brokers wait, and without its disk nobody knows what is in "
-        "the store",
+        "it is away the tiers of all brokers wait, and if its disk is lost the list of what is in "
+        "the store is lost",
     )
 
 

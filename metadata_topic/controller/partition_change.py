@@ -51,7 +51,7 @@ class Election(Enum):
 
     ONLINE = "keep the partition online"
     PREFERRED = "let the first replica lead"
-    UNCLEAN = "keep it online, whatever is lost"
+    UNCLEAN = "keep it online, even if records are lost"
     ORDERED = "the same by an operator's order, also with a replica that is being added"
 
 

@@ -25,7 +25,7 @@ class ClaimPromises(Promises):
         """A claim is none until it is written, and then always the number written last."""
         keeper, cluster = self._keeper(manager), self._cluster()
         got = keeper.read_claim(cluster, 1)
-        expect.that(got is None, f"a claim that nobody wrote is {got!r}, not None")
+        expect.that(got is None, f"a claim that was never written is {got!r}, not None")
         for number in (7, 8, _HIGHEST, 0):
             keeper.write_claim(cluster, 1, number)
             got = keeper.read_claim(cluster, 1)

@@ -120,7 +120,7 @@ class FsspecRemoteStorageManager(LayoutStorageManager):
         protocol = url.partition("://")[0]
         if protocol in _HDFS:
             raise ValueError(
-                f"rsm.config.url: {protocol}:// wants the class"
+                f"rsm.config.url: {protocol}:// needs the class"
                 " rsm_plugins.hdfs:HdfsRemoteStorageManager"
             )
         how = values["atomic.put"]

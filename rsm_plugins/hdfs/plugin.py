@@ -58,7 +58,7 @@ class HdfsRemoteStorageManager(FsspecRemoteStorageManager):
         ),
         choice(
             "driver",
-            "Who speaks to HDFS; `auto`: `webhdfs` for its URLs, else `hdfs-native` where it is"
+            "Client of HDFS; `auto`: `webhdfs` for its URLs, else `hdfs-native` where it is"
             " installed, else `libhdfs`.",
             _DRIVERS,
             default="auto",
@@ -106,7 +106,7 @@ class HdfsRemoteStorageManager(FsspecRemoteStorageManager):
         if (driver == "webhdfs") != (url.scheme in _WEB_SCHEMES):
             raise ValueError(
                 f"rsm.config.driver={driver}: allowed with {url.scheme}:// is another; webhdfs"
-                " wants webhdfs://host:http-port, the others hdfs://host:rpc-port"
+                " needs webhdfs://host:http-port, the others hdfs://host:rpc-port"
             )
         try:
             fs, kind = _OPEN[driver](url, values, self.options)

@@ -348,7 +348,7 @@ class LayoutStorageManager(RemoteStorageManager):
         body = self._read(segment.names.indexes, 0, segment.indexes.size_bytes)
         if ObjectFacts(len(body), crc32c(body)) != segment.indexes:
             raise object_layout.DamagedObjectError(
-                f"its {len(body)} bytes are not those that the manifest tells of"
+                f"its {len(body)} bytes do not match the manifest"
             )
         self._whole_indexes[segment_id] = body
         return body
@@ -386,8 +386,8 @@ class _VerifiedStream(io.RawIOBase):
         if is_end and ObjectFacts(self._size, self._crc) != self._expected:
             self._is_damaged()
             raise RemoteObjectDamagedError(
-                f"{self._key}: {self._size} bytes with CRC32C {self._crc} are not those that the"
-                f" manifest tells of ({self._expected.size_bytes}, {self._expected.crc32c})"
+                f"{self._key}: {self._size} bytes with CRC32C {self._crc} do not match the"
+                f" manifest ({self._expected.size_bytes}, {self._expected.crc32c})"
             )
         return count
 

@@ -34,7 +34,7 @@ command.add_command(add_command)
 @click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
 @click.option(
     "--ignore-one-replica", is_flag=True,
-    help="Partitions of one replica do not count: nobody else could lead them.",
+    help="Partitions of one replica do not count: no other broker could lead them.",
 )  # fmt: skip
 @json_option
 @cluster_options

@@ -198,7 +198,7 @@ class _Moving:
                 self._begin(at_once)
                 self._say(self._progress(brokers))
             except ClusterError as error:
-                self._say(f"nobody says how far it is: {error}")
+                self._say(f"its progress is unknown: {error}")
             if self._left or self._going:
                 time.sleep(_PAUSE_S)
         self._until_reported()

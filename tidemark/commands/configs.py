@@ -95,7 +95,7 @@ def _resource(given: dict[str, Any]) -> Iterator[Resource]:
 @command.command("show")
 @click.argument("keys", metavar="[KEY]...", nargs=-1)
 @_resource_options
-@click.option("--all", "is_all", is_flag=True, help="Also those that nobody has set.")
+@click.option("--all", "is_all", is_flag=True, help="Also those that have their defaults.")
 @json_option
 @cluster_options
 def show_command(*, keys: Sequence[str], is_all: bool, as_json: bool, **given: Any) -> None:

@@ -68,8 +68,8 @@ def command(
 
 
 @command.command("describe")
-@click.option("--status", is_flag=True, help="Who leads, how far behind the slowest voter is.")
-@click.option("--replication", is_flag=True, help="How far each replica is, a line each.")
+@click.option("--status", is_flag=True, help="The leader, and the lag of the slowest voter.")
+@click.option("--replication", is_flag=True, help="Log end and lag of each replica, a line each.")
 @click.option("--human-readable", is_flag=True, help="Times as ms ago; with --replication.")
 @json_option
 @click.pass_obj

@@ -53,4 +53,4 @@ def command(
             click.echo(line)
         confirm("Begin there?", yes=yes)
         restore(client, leader, wanted, found)
-    click.echo(f"restored: {wanted} goes on at offset {found.end}; health is green in a moment")
+    click.echo(f"restored: {wanted} continues at offset {found.end}; health is green in a moment")

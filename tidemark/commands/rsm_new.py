@@ -80,7 +80,7 @@ def command(name: str, directory: Path) -> None:
         f"  {_typed('tidemark', 'rsm', 'check', plugin, '--config', url)}\n"
         f"  {_typed('tidemark', 'init', '--port', _PORT, '--store', plugin, '--set', url)}\n"
         f"and then what `tidemark init` prints.\n"
-        f"Then change {name}.py to what your store wants: docs/plugin-http.md, docs/plugin-guide.md"
+        f"Then change {name}.py to what your store needs: docs/plugin-http.md, docs/plugin-guide.md"
     )
 
 

@@ -92,7 +92,7 @@ def wait(cluster: Cluster, topics: set[str]) -> None:
             brokers, ongoing = cluster.brokers(), _ongoing(cluster, topics)
             text = progress(ongoing, brokers) if ongoing else "all replicas are in sync"
         except ClusterError as error:
-            ongoing, text = {("", 0): Reassigning()}, f"nobody says how far it is: {error}"
+            ongoing, text = {("", 0): Reassigning()}, f"its progress is unknown: {error}"
         if text != shown:
             click.echo(text)
         if not ongoing:

@@ -230,7 +230,7 @@ Tidemark on {self.address}: {len(controllers)} controllers and {self._shown}. St
   ls {broker.home}/logs{tier}
   curl -s http://{page}/metrics | grep -i remote
 
-Health of all nodes, and who leads:
+Health of all nodes, and the leader:
   {typed(["status", "--bootstrap-server", self.address, *ask])}
   {typed(["metadata-quorum", *ask, "describe", "--replication"])}
 

@@ -37,7 +37,7 @@ def parse_initial_controllers(text: str, listener_name: str) -> VoterSet:
         InitialControllersError: not of that form, nobody, or one id or directory twice.
     """
     if not text.strip():
-        raise InitialControllersError(text, f"names nobody; {_FORM}")
+        raise InitialControllersError(text, f"names no controller; {_FORM}")
     voters = [_voter(entry.strip(), listener_name) for entry in text.split(",")]
     _refuse_twice(text, "id", [str(voter.key.id) for voter in voters])
     # DIFFERS: Kafka takes one directory id for two voters. It is a copied entry or a copied disk,

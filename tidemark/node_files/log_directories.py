@@ -232,7 +232,7 @@ def beyond_the_disk(config: BrokerConfig, lost: list[str], disk: Disk) -> list[s
         lines.append(
             f"{len(tiered)} of them are tiered ({', '.join(tiered[:_SHOWN_MAX])}"
             f"{', ...' if len(tiered) > _SHOWN_MAX else ''}): what was copied stays in the "
-            "remote store; where nobody has local records, `tidemark remote restore-partition` "
+            "remote store; where no replica has local records, `tidemark remote restore-partition` "
             "continues above it once they have begun again."
         )
     if REMOTE_LOG_METADATA_TOPIC in topics.values():

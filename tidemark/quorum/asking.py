@@ -109,7 +109,7 @@ class QuorumAsker:
                 raise QuorumError("; ".join(problems))
             if self._left_ms() <= _PAUSE_S * 1000:
                 raise QuorumError(
-                    f"nobody {what} within {self._limits.api_timeout_ms} ms "
+                    f"no controller {what} within {self._limits.api_timeout_ms} ms "
                     f"(default.api.timeout.ms): {'; '.join(problems)}"
                 )
             self._pause(_PAUSE_S)

@@ -69,7 +69,7 @@ class QuorumDescription:
                 return voter
         raise QuorumError(
             f"node {self.leader_id} leads epoch {self.leader_epoch} without being a voter, so "
-            "nobody says how far its log is; ask again when another one leads"
+            "its log end is unknown; ask again when another node leads"
         )
 
 

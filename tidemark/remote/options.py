@@ -166,7 +166,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        raise WrongOptionError("standard input is no terminal, so nobody can be asked: give --yes")
+        raise WrongOptionError("standard input is no terminal: give --yes to confirm")
     click.confirm(question, abort=True, err=True)
 
 

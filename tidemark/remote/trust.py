@@ -46,7 +46,7 @@ class Trust:
             ClusterError, RemoteStorageError: something could not be asked.
         """
         if self._config is None:
-            return "no --config is given, so nobody knows a broker's claim on the store: give it"
+            return "without --config the broker's claim on the store is unknown: give it"
         cluster = look(self._session.client)
         topic = cluster.topics.get(REMOTE_LOG_METADATA_TOPIC)
         if topic is None:
@@ -67,10 +67,10 @@ class Trust:
             return None
         place = f"{REMOTE_LOG_METADATA_TOPIC}-{number}"
         if leader < 0:
-            return f"{place}, which tells of it, has no leader"
+            return f"{place}, which has its metadata, has no leader"
         return (
-            f"broker {leader} leads {place}, which tells of it, and its claim on the store is not"
-            " known here: run this on its machine with its --config"
+            f"broker {leader} leads {place}, which has its metadata, and its claim on the store is"
+            " not known here: run this on its machine with its --config"
         )
 
     def _why_not_ours(self, config: BrokerConfig, cluster_id: str) -> str | None:
@@ -86,9 +86,9 @@ class Trust:
 
 
 def why_other_manager(node_id: int, manager: str | None) -> str:
-    """The sentence for a broker whose metadata manager is not ours, or not told."""
+    """The sentence for a broker whose metadata manager is not ours, or unknown."""
     return (
-        f"broker {node_id} has {MANAGER_KEY}={manager or '(not told)'}: {REMOTE_LOG_METADATA_TOPIC}"
+        f"broker {node_id} has {MANAGER_KEY}={manager or '(unknown)'}: {REMOTE_LOG_METADATA_TOPIC}"
         " does not know what that manager's brokers have copied"
     )
 
@@ -112,7 +112,7 @@ def why_not_ours(node_id: int, found: int | None, known: Counter, path: str) -> 
         )
     if known.claimed is None:
         return (
-            f"{path} tells no claim: run this on the machine of broker {node_id}, whose tier must"
+            f"{path} holds no claim: run this on the machine of broker {node_id}, whose tier must"
             " have taken its claim"
         )
     if found in (*known.before, known.claimed):

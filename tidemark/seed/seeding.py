@@ -101,7 +101,7 @@ class Seeder:
         except SeedError:
             self._delete(admin, topic.name)
             if not self._create(admin, topic):
-                what = f"topic {topic.name}: somebody made it meanwhile; it is left alone"
+                what = f"topic {topic.name}: another client created it meanwhile; it is left alone"
                 raise wrong(self._plan.path, topic.line, what) from None
             self._fill(topic, {"batch.num.messages": 1})
 

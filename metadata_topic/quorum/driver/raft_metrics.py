@@ -108,11 +108,11 @@ class RaftMetrics:
         """Make gauges of a core that has started."""
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
             "current_leader": (
-                "Who leads the epoch; -1 unknown.",
+                "Leader of the epoch; -1 unknown.",
                 lambda: _or_none(core.leader_id),
             ),
             "current_vote": (
-                "Whom this node voted for in the epoch; -1 nobody.",
+                "Node that this node voted for in the epoch; -1 none.",
                 lambda: -1 if core.election.voted is None else core.election.voted.id,
             ),
             "current_epoch": ("Epoch of this node's replica.", lambda: core.epoch),
@@ -163,7 +163,7 @@ class RaftMetrics:
         gauge = self._registry.gauge
         gauge(
             "kafka_server_MetadataLoader_CurrentControllerId",
-            "Who is the active controller, by what this node has heard; -1 unknown.",
+            "Active controller, as far as this node knows; -1 unknown.",
             fn=lambda: _or_none(core.leader_id),
         )
         for name, (text, fn) in gauges.items():

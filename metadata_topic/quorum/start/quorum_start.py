@@ -266,7 +266,7 @@ def _check_static(me: ReplicaKey, settings: QuorumSettings, found: FoundQuorum) 
     first_voters = f"{found.directory}/{BOOTSTRAP_ID.file_name}"
     if found.lost_voters:
         raise LostVotersError(
-            f"{first_voters} cannot be read: {found.lost_voters}. It says who votes, and the log "
+            f"{first_voters} cannot be read: {found.lost_voters}. It holds the voters, and the log "
             "is empty. Nothing was changed. Restore it from a copy: every controller that was "
             "formatted with the same voters has the same file"
         )
@@ -286,8 +286,8 @@ def _check_static(me: ReplicaKey, settings: QuorumSettings, found: FoundQuorum) 
     if not ids and me.id in {election.leader_id, voted_id}:
         raise QuorumConfigError(
             f"node.id={me.id} stood for election in epoch {election.epoch} ({found.directory}/"
-            "quorum-state), but neither the log nor the empty controller.quorum.voters says who "
-            f"votes: set controller.quorum.voters as it was, or restore {first_voters} if there "
+            "quorum-state), but neither the log nor the empty controller.quorum.voters names the "
+            f"voters: set controller.quorum.voters as it was, or restore {first_voters} if there "
             "was one"
         )
 
@@ -312,7 +312,7 @@ def _check_directory(me: ReplicaKey, voters: VoterSet, found: FoundQuorum) -> No
     if known is not None and is_alone and not _follows_others(me, found.election):
         raise QuorumConfigError(
             f"the only voter is node {me.id} with directory id "
-            f"{uuid_to_text(known.key.directory_id)}, this directory has {mine}: nobody else can "
+            f"{uuid_to_text(known.key.directory_id)}, this directory has {mine}: no other node can "
             "lead. Start it with the directory that it had"
         )
 

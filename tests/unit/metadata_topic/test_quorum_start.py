@@ -194,7 +194,7 @@ def test_a_new_disk_starts_with_the_part_of_the_log_in_which_the_former_one_vote
         assert start.membership is Membership.OBSERVER_CONTROLLER
     for own in (ElectionState(3, 1), ElectionState(3, None, ME), None):
         found = with_voters(alone, replace(USED, election=own))
-        with pytest.raises(QuorumConfigError, match="nobody else can lead"):
+        with pytest.raises(QuorumConfigError, match="no other node can lead"):
             plan_quorum_start(me, DYNAMIC, found)
 
 

@@ -32,7 +32,7 @@ WORDS = {
     "exclude each other": ("standalone-and", "initial-and-no"),
     "controller.quorum.voters": ("static-standalone", "static-initial", "-nothing"),
     "process.roles=broker": ("broker-standalone", "broker-initial"),
-    "names nobody": ("no-voter",),
+    "names no controller": ("no-voter",),
     "ID@HOST:PORT:DIRECTORY": (
         *("no-directory", "no-id", "no-port", "port-too-large", "ipv6-without"),
         *("short-directory", "id-is-no-number", "zero-directory"),

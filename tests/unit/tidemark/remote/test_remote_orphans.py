@@ -254,7 +254,7 @@ def test_the_claims_are_asked_before_each_batch_and_each_orphan_is_told_first(
         (8, Counter(99, 9, (3,)), "is none of this cluster's"),
         (2, Counter(9, 7, (3,)), "is none of this cluster's"),
         (None, Counter(9, 7, (3,)), "no claim of broker 2"),
-        (7, NO_COUNTER, "tells no claim: run this on the machine of broker 2"),
+        (7, NO_COUNTER, "holds no claim: run this on the machine of broker 2"),
         (None, NO_COUNTER, "no claim of broker 2"),
     ],
 )
