@@ -127,7 +127,7 @@ async def _run(
 
 def _tell(error: Exception) -> None:
     """Report the fatal error in the log, and on stderr unless both are the same terminal."""
-    log.error("the process ends: %s", error)
+    log.error(Incident.PROCESS_ENDS.line(error=str(error)))
     if not (sys.stdout.isatty() and sys.stderr.isatty()):
         sys.stderr.write(f"tidemark: {error}\n")
 

@@ -329,12 +329,8 @@ class Tier:
     def _watch(self) -> None:
         self.reads.watch(self._config.call_max_ms)
         for overdue in self.calls.newly_overdue():
-            log.error(
-                "plugin call hangs: pool=%s kind=%s running_ms=%d",
-                overdue.pool,
-                overdue.kind,
-                overdue.running_ms,
-            )
+            call = f"pool={overdue.pool} kind={overdue.kind} running_ms={overdue.running_ms}"
+            log.error(Incident.PLUGIN_HANGS.line(call=call))
             if overdue.kind == "copy":
                 self._link.abort("a copy runs past the copy maximum")
                 continue

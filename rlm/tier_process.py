@@ -126,7 +126,7 @@ def configure_plugins(
 
 def abort(reason: str) -> None:
     """End the process now; the broker starts another one."""
-    log.error("tier process ends itself: %s", reason)
+    log.error(Incident.TIER_ENDS.line(reason=reason))
     for handler in logging.getLogger().handlers:
         handler.flush()
     os._exit(EXIT_ABORTED)

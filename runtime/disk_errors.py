@@ -8,10 +8,10 @@ import errno
 import logging
 import os
 import resource
-from threading import Lock
 from typing import Final
 
-from runtime.clock import Clock, SystemClock
+from runtime.incidents import Incident
+from runtime.log_context import LimitedLog
 
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR})
 """Out of descriptors (of the process, of the machine), out of memory, interrupted."""
@@ -34,7 +34,6 @@ PEER: Final = frozenset(
 """Errors of a connection: when a file is sent over a socket, they do not concern the file."""
 
 
-LOG_EVERY_MS = 60_000
 MORE_FILES = "let the process open more files (ulimit -n, fs.file-max) or lower max.connections"
 DESCRIPTORS_RESERVED = 500
 """Descriptors kept for files that are opened after a connection is accepted; half of the limit if
@@ -90,33 +89,7 @@ def half_done(error: OSError, what: str) -> OSError:
     return made
 
 
-class Seldom:
-    """Logs a repeated event once a minute, with the number of lines left out."""
-
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock, self._lock = clock or SystemClock(), Lock()
-        self._next_ms: int | None = None
-        self._unsaid = 0
-
-    def error(self, logger: logging.Logger, text: str) -> None:
-        """Log at ERROR, unless the last line is less than a minute old. Safe for all threads."""
-        self._log(logger, logging.ERROR, text)
-
-    def warning(self, logger: logging.Logger, text: str) -> None:
-        """Log at WARNING, unless the last line is less than a minute old. Thread-safe."""
-        self._log(logger, logging.WARNING, text)
-
-    def _log(self, logger: logging.Logger, level: int, text: str) -> None:
-        now_ms = self._clock.monotonic_ms()
-        with self._lock:
-            if self._next_ms is not None and now_ms < self._next_ms:
-                self._unsaid += 1
-                return
-            unsaid, self._unsaid, self._next_ms = self._unsaid, 0, now_ms + LOG_EVERY_MS
-        logger.log(level, "%s (not said meanwhile: %d)", text, unsaid)
-
-
-exhaustion: Final = Seldom()
+exhaustion: Final = LimitedLog()
 """Shared by all callers: one line a minute about exhaustion is enough for an operator."""
 
 
@@ -124,5 +97,7 @@ def is_of_exhaustion(logger: logging.Logger, what: str, error: OSError) -> bool:
     """Whether `what` cannot be used only for now; then that is logged, once a minute."""
     if not is_exhausted(error):
         return False
-    exhaustion.error(logger, f"{what} cannot be used now: {error}: {remedy(error)}")
+    what = f"{what} cannot be used now"
+    line = Incident.EXHAUSTED.line(what=what, error=error, remedy=remedy(error))
+    exhaustion.error(logger, line)
     return True

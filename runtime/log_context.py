@@ -1,8 +1,18 @@
 """Log lines with their subject as a prefix, and text from outside made safe to print."""
 
 import logging
+import sys
 import threading
-from typing import Any
+from collections import OrderedDict
+from typing import Any, Final
+
+from runtime.clock import Clock, SystemClock
+from runtime.incidents import Incident
+
+REPEAT_MS: Final = 60_000
+"""The least time between two lines of one call about one subject."""
+SUBJECTS_MAX: Final = 1_000
+"""Most subjects that one `LimitedLog` remembers; the one logged longest ago goes first."""
 
 
 class PrefixLogger(logging.LoggerAdapter[logging.Logger]):
@@ -40,6 +50,42 @@ def escape(text: str | bytes, limit: int = 200) -> str:
     return shown + "..." if len(text) > limit else shown
 
 
+class LimitedLog:
+    """Logs at most one line a minute for each place of a call and each subject.
+
+    The next line says how many were left out. Safe for all threads.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock, self._lock = clock or SystemClock(), threading.Lock()
+        self._left_out: OrderedDict[tuple[str, int, object], list[int]] = OrderedDict()
+        """(file, line, subject) to [time of the next line in ms, lines left out]."""
+
+    def error(self, log: logging.Logger, line: str, subject: object = "") -> None:
+        """Log a line at ERROR, or count it as left out."""
+        self._limit(log, logging.ERROR, line, subject)
+
+    def warning(self, log: logging.Logger, line: str, subject: object = "") -> None:
+        """Log a line at WARNING, or count it as left out."""
+        self._limit(log, logging.WARNING, line, subject)
+
+    def _limit(self, log: logging.Logger, level: int, line: str, subject: object) -> None:
+        caller = sys._getframe(2)
+        key = (caller.f_code.co_filename, caller.f_lineno, subject)
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            next_ms, left_out = self._left_out.get(key, (now_ms, 0))
+            if now_ms < next_ms:
+                self._left_out[key][1] += 1
+                return
+            self._left_out[key] = [now_ms + REPEAT_MS, 0]
+            self._left_out.move_to_end(key)
+            if len(self._left_out) > SUBJECTS_MAX:
+                self._left_out.popitem(last=False)
+        text = f"{line} (lines left out: {left_out})" if left_out else line
+        log.log(level, "%s", text, stacklevel=3)
+
+
 class Outage:
     """Logs once that something fails and once that it works again, for any number of attempts.
 
@@ -69,7 +115,7 @@ class Outage:
             self.reason = reason
             is_first = self._failed_attempts == 1
         if is_first:
-            self._log.error("%s fails: reason=%s", self._what, reason)
+            self._log.error(Incident.OUTAGE.line(what=self._what, reason=reason))
 
     def succeeded(self) -> None:
         """Note a successful attempt; the first after an outage is logged."""

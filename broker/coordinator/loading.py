@@ -35,6 +35,7 @@ from local_log.log.partition_log import PartitionLog
 from local_log.segment.segment import LogSegment
 from runtime.disk import Disk, OpenFile
 from runtime.executors import Pool
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +122,8 @@ class Load:
                     raise LoadAborted
             self.report.size_bytes += stretch.size_bytes
         if self.report.damaged > _NAMED_MAX:
-            log.error("%s: damaged records and batches: count=%d", self._name, self.report.damaged)
+            what = f"{self.report.damaged} records and batches in all"
+            log.error(Incident.GROUP_DAMAGE.line(partition=self._name, outcome="found", what=what))
 
     async def _opened(self, pool: Pool) -> list[_Stretch]:
         """Open the files of all segments; open files stay readable when they are deleted."""
@@ -246,7 +248,7 @@ class Load:
     def _damaged(self, what: str | DamagedRecord, *, outcome: str = "is excluded") -> None:
         self.report.damaged += 1
         if self.report.damaged <= _NAMED_MAX:
-            log.error("%s: damage %s: %s", self._name, outcome, what)
+            log.error(Incident.GROUP_DAMAGE.line(partition=self._name, outcome=outcome, what=what))
 
 
 def _claimed_size(data: bytes) -> int:

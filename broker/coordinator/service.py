@@ -37,9 +37,9 @@ from local_log.errors import MessageTooLarge, RecordListTooLarge
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
-from runtime.disk_errors import Seldom
 from runtime.health_reasons import HealthLine, HealthReason
 from runtime.incidents import Incident
+from runtime.log_context import LimitedLog
 from runtime.ports import Ports
 from runtime.timing_wheel import TimingWheel
 
@@ -107,7 +107,7 @@ class GroupCoordinator:
         self._budget = MemoryBudget(
             lambda: self.kept_bytes, config.tidemark_group_bytes_max, on_refused=self._refused
         )
-        self._seldom = {is_new: Seldom(ports.clock) for is_new in (True, False)}
+        self._refusals = LimitedLog(ports.clock)
         self._is_stopped = False
         ports.metrics.gauge(
             "tidemark_group_bytes",
@@ -181,12 +181,8 @@ class GroupCoordinator:
     def _refused(self, is_new: bool) -> None:
         """Log a refusal for lack of memory, at most once a minute."""
         what = "new groups" if is_new else "members, assignments and offsets of groups"
-        self._seldom[is_new].error(
-            log,
-            f"{what} are refused: the groups that are there, and their offsets, take "
-            f"kept_bytes={self.kept_bytes} of tidemark.group.bytes.max={self._budget.most}; raise "
-            "it, delete groups, or lower offsets.retention.minutes",
-        )
+        line = Incident.GROUP_MEMORY.line(what=what, used=self.kept_bytes, most=self._budget.most)
+        self._refusals.error(log, line, what)
 
     # -- leadership
 
@@ -284,12 +280,12 @@ class GroupCoordinator:
                 break
         if failures:
             log.error(
-                "%s: offsets that are over could not be removed, the next check tries again: "
-                "batches=%d, the first: %s%s",
-                shard.partition.topic_partition,
-                len(failures),
-                failures[0],
-                _remedy(failures[0]),
+                Incident.OFFSETS_KEPT.line(
+                    partition=shard.partition.topic_partition,
+                    count=len(failures),
+                    error=str(failures[0]),
+                    remedy=_remedy(failures[0]),
+                )
             )
         return count
 
@@ -337,10 +333,10 @@ def _removes_group_of(record: GroupRecord, groups: Container[str]) -> bool:
 
 
 def _remedy(error: Exception) -> str:
-    """The remedy for a batch that was too large; else empty."""
+    """The remedy for a batch that was too large, or for another error of an append."""
     if isinstance(error, _TOO_LARGE):
-        return f"; raise max.message.bytes and segment.bytes of {OFFSETS_TOPIC}"
-    return ""
+        return f"raise max.message.bytes and segment.bytes of {OFFSETS_TOPIC}"
+    return "repair what the error names"
 
 
 def begin_groups(

@@ -392,7 +392,7 @@ class Shard:
 
 
 def _log_refused(name: str, error: Exception) -> None:
-    log.error(
+    log.warning(
         "%s: what a client asked for cannot be written, and is refused: %s; "
         "ask for less at once, or raise it for this topic",
         name,

@@ -25,7 +25,7 @@ def code_of(error: BaseException, doing: str) -> ErrorCode:
     if isinstance(error, KafkaError):
         return error.code
     if isinstance(error, OSError):
-        log.error("storage failed: doing=%s error=%s", doing, error)
+        log.error(Incident.STORAGE_FAILED.line(doing=doing, error=str(error)))
         return ErrorCode.KAFKA_STORAGE_ERROR
     place = (type(error), doing)
     if place in _seen:

@@ -29,6 +29,7 @@ from broker.network.sender import Sender
 from broker.network.shared import Shared
 from broker.network.time_slices import SLICE_NS
 from broker.network.unanswered import Slot
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -310,7 +311,10 @@ class Connection(Intake):
 
     def fail(self, error: Exception) -> None:
         """Close because of a bug or failure in the broker itself; logged at ERROR."""
-        log.error("connection failed: peer=%s:%d", *self.peer.address, exc_info=error)
+        address, port = self.peer.address
+        log.error(
+            Incident.DEFECT.line(what=f"connection failed: peer={address}:{port}"), exc_info=error
+        )
         self.close("an error inside the broker")
 
     def close(self, reason: str, *, quiet: bool = False) -> None:

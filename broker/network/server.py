@@ -30,13 +30,13 @@ from broker.network.wide_requests import WideRequests
 from runtime.disk import FileRegion
 from runtime.disk_errors import (
     MORE_FILES,
-    Seldom,
     descriptors_for_connections,
     descriptors_max,
     open_descriptors,
     remedy,
 )
-from runtime.log_context import escape
+from runtime.incidents import Incident
+from runtime.log_context import LimitedLog, escape
 from runtime.metrics import Registry
 from runtime.ports import Ports
 from runtime.scheduler import Timer
@@ -82,8 +82,7 @@ class Server(Shared):
         self._connections_max = sys.maxsize  # by descriptors
         self._giving_way = 0  # idle connections, at the last sweep
         self._turned_away = 0  # for lack of descriptors, since the last sweep
-        self._short, self._has_closed_idle = Seldom(ports.clock), Seldom(ports.clock)
-        self._failed_authentications = Seldom(ports.clock)
+        self._limited = LimitedLog(ports.clock)
         self.read_failures = ReadFailures(metrics)
         self.loop: asyncio.AbstractEventLoop
         self._scheduler, self._pool = ports.scheduler, ports.executors.reads
@@ -205,7 +204,10 @@ class Server(Shared):
             except OSError as error:
                 # Out of descriptors: new connections wait in the backlog until some are free again.
                 self._short_of_descriptors.inc(1, listener.name)
-                self._short.error(log, f"cannot accept: {error}: {remedy(error)}")
+                line = Incident.EXHAUSTED.line(
+                    what="connections cannot be accepted", error=error, remedy=remedy(error)
+                )
+                self._limited.error(log, line)
                 self.loop.remove_reader(listening)
                 self._scheduler.call_later(
                     SWEEP_MS, lambda: self._accept_again(listening, listener)
@@ -240,12 +242,10 @@ class Server(Shared):
             if is_short:
                 self._turned_away += 1
                 self._short_of_descriptors.inc(1, listener_name)
-                self._short.error(
-                    log,
-                    f"connections are refused: {self._budget.shared} descriptors are in use, the "
-                    "rest is for files: let the process open more files (ulimit -n) or lower "
-                    "max.connections",
+                line = Incident.DESCRIPTORS.line(
+                    what="connections are refused", used=self._budget.shared, remedy=MORE_FILES
                 )
+                self._limited.error(log, line)
             log.log(
                 logging.DEBUG if is_short else logging.INFO,
                 "closed connection: peer=%s:%d listener=%s reason=too many connections",
@@ -306,7 +306,7 @@ class Server(Shared):
         if quiet:
             log.debug("%s", text)
         elif reason == AUTHENTICATION_FAILED:  # a client with a wrong password retries without end
-            self._failed_authentications.warning(log, text)
+            self._limited.warning(log, text, peer.address[0])
         else:
             log.warning("%s", text)
 
@@ -375,11 +375,12 @@ class Server(Shared):
         for connection in given_up:
             self._given_up.inc(1, connection.peer.listener_name)
             connection.close("its descriptor is needed", quiet=True)
-        self._has_closed_idle.error(
-            log,
-            f"idle connections are closed, their descriptors are needed: closed={len(given_up)} "
-            f"in_use={open_count} limit={budget.limit}: {MORE_FILES}",
+        line = Incident.DESCRIPTORS.line(
+            what=f"{len(given_up)} idle connections are closed (limit={budget.limit})",
+            used=open_count,
+            remedy=MORE_FILES,
         )
+        self._limited.error(log, line)
 
     def descriptors_for_partitions(self) -> int:
         """How many files new partitions may open, below 0 if too many are open; thread-safe."""

@@ -16,6 +16,7 @@ from broker.network.unsent import Unsent
 from runtime.clock import Clock
 from runtime.disk import Disk, FileRegion
 from runtime.disk_errors import is_of_exhaustion
+from runtime.incidents import Incident
 from runtime.metrics import Registry
 
 log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ class ReadFailures:
             return
         if str(path) not in self._named and len(self._named) < NAMED_MAX:
             self._named.add(str(path))
-            log.error("file cannot be read: path=%s error=%s", path, error)
+            log.error(Incident.FILE_UNREADABLE.line(path=path, error=str(error)))
         self.on_failure(Path(path), error)
 
 

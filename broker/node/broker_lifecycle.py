@@ -340,7 +340,7 @@ class BrokerLifecycle:
         try:
             await self._assign_all(assignments)
         except KafkaError as error:
-            log.error("log directories of new replicas could not be noted: %s", error)  # noqa: TRY400
+            log.warning("log directories of new replicas could not be noted: %s", error)
             self.on_assignment_failed(assignments.keys(), error)
 
     async def _assign_all(self, assignments: Mapping[ReplicaId, bytes]) -> None:

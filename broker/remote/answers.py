@@ -149,7 +149,8 @@ class BrokerAnswers:
             except KafkaError as error:
                 reply(Failure(int(error.code), str(error)))
             except OSError as error:
-                log.exception("a question of the tier failed on this disk")
+                doing = "a question of the tier"
+                log.error(Incident.STORAGE_FAILED.line(doing=doing, error=str(error)))  # noqa: TRY400
                 reply(Failure(int(ErrorCode.KAFKA_STORAGE_ERROR), str(error)))
 
         task = self._loop.create_task(guarded())

@@ -31,6 +31,7 @@ from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
 from runtime.disk import Disk
 from runtime.executors import Pool, make_mutex
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ class RemovedTopicsFile:
                 self._is_write_queued = False  # later changes queue a write of their own
                 self._keep()
         except OSError as error:
-            log.error("removed topics cannot be noted, it is tried again: %s", error)  # noqa: TRY400
+            log.error(Incident.REMOVED_TOPICS.line(error=str(error)))  # noqa: TRY400
 
     # -- the disk
 

@@ -239,7 +239,7 @@ class Supervisor:
         self.reason = f"the tier process cannot be started: {error}"
         if self._fail_first(self.reason):
             return
-        log.error("%s; next_try_ms=%d", self.reason, self._backoff_ms)
+        log.error(Incident.TIER_NOT_STARTED.line(error=str(error), ms=self._backoff_ms))
         self._try_again()
 
     def _fail_first(self, reason: str) -> bool:

@@ -634,7 +634,7 @@ class Hosting:
                 )
         except KafkaStorageError as error:
             # The log is offline now, and raises that to its users.
-            log.error("partition cannot take its role: %s: %s", tp, error)  # noqa: TRY400
+            log.warning("partition cannot take its role: %s: %s", tp, error)
         return partition
 
     def _why_barred(self, topic: str) -> str:

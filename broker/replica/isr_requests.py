@@ -89,7 +89,7 @@ class IsrRequests:
         error, followers = done.exception(), _proposing(partition, proposal)
         if error is not None:
             name = partition.topic_partition
-            log.error("no smaller ISR is asked for: partition=%s error=%s", name, error)
+            log.warning("no smaller ISR is asked for: partition=%s error=%s", name, error)
             if followers is not None:
                 followers.refused()
         elif followers is not None:

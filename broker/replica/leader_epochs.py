@@ -185,7 +185,7 @@ class LeaderEpochRequests:
         elif error is not None and error.code != ErrorCode.FENCED_LEADER_EPOCH:
             # Fenced: the image will bring the state that explains it.
             question.refused = f"the controller refuses a higher one: {error}"
-            log.error("%s: partition=%s", question.refused, name)
+            log.error(Incident.LEADER_EPOCH_REFUSED.line(partition=name, error=str(error)))
             self._notify_refused(replica)
 
     def _notify_refused(self, replica: ReplicaId) -> None:

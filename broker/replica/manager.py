@@ -36,8 +36,8 @@ from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.model import PartitionImage, TopicImage
-from runtime.disk_errors import Seldom
 from runtime.incidents import Incident
+from runtime.log_context import LimitedLog
 from runtime.ports import Ports
 from runtime.work import Runner, Steps
 
@@ -96,7 +96,7 @@ class ReplicaManager:
         self.partitions, self.offline = hosting.partitions, hosting.offline
         self.pending, self.metrics = hosting.pending, hosting.metrics
         self.listeners: list[Listener] = hosting.listeners
-        self._refused_fetches = Seldom(ports.clock)
+        self._refused_fetches = LimitedLog(ports.clock)
 
     def fetch_refused(self, reason: str) -> None:
         """Log, at most once a minute, that a Fetch of a broker was refused."""

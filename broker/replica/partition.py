@@ -54,6 +54,7 @@ from local_log.log.results import AppendInfo, LogRead
 from metadata_topic.controller.topic_specs import INTERNAL_TOPICS
 from rlm.link.messages import Loss, LossFound, Report, Restoration
 from runtime.executors import Pool
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -217,7 +218,7 @@ class Partition:
         way to an earlier one; remote offsets would then be of another epoch than their segments.
         """
         if self._is_epoch_too_low:
-            log.error(
+            log.warning(
                 "leader epoch is too low: partition=%s leader_epoch=%d latest=%s",
                 self.topic_partition,
                 leader_epoch,
@@ -776,7 +777,7 @@ class Partition:
             return
         error = done.exception()
         if error is not None:
-            log.error("fsync failed: partition=%s error=%r", self.topic_partition, error)
+            log.error(Incident.FSYNC_FAILED.line(partition=self.topic_partition, error=error))
             if not isinstance(error, KafkaError):
                 error = KafkaStorageError(f"fsync of {self.topic_partition} failed: {error}")
             self._commits.fail(error)  # they cannot be committed before a restart

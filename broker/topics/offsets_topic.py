@@ -6,7 +6,6 @@ As in Kafka it gets the broker's settings at creation; later changes of them do 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.topics.auto_creation import AutoTopicCreation
@@ -14,11 +13,10 @@ from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import OFFSETS_TOPIC as OFFSETS_TOPIC  # users need both
 from metadata_topic.controller.topic_specs import Config, TopicSpec
 from metadata_topic.image.image import MetadataImage
+from runtime.incidents import Incident
+from runtime.log_context import LimitedLog
 
 log = logging.getLogger(__name__)
-
-_LOG_AGAIN_S: Final = 60
-"""Minimum time between two log lines of the same failure, which each client's try repeats."""
 
 
 def offsets_topic_spec(config: BrokerConfig) -> TopicSpec:
@@ -49,7 +47,7 @@ class OffsetsTopic:
         self._image, self._creation, self._config = image, creation, config
         self._seen: tuple[bytes, int] = (b"", 0)
         self._making: asyncio.Task[None] | None = None
-        self._silent_until_s = float("-inf")
+        self._limited = LimitedLog()
 
     @property
     def exists(self) -> bool:
@@ -98,18 +96,12 @@ class OffsetsTopic:
                 self._log(reason)
 
     def _log(self, error: KafkaError) -> None:
-        now_s = asyncio.get_running_loop().time()
-        if now_s < self._silent_until_s:
-            return
-        self._silent_until_s = now_s + _LOG_AGAIN_S
         factor = self._config.offsets_topic_replication_factor
         brokers = len(self._image().brokers)
-        remedy = ""
+        remedy = "repair what the error names; the controllers' log has more"
         if factor > brokers:
             remedy = (
-                f"; offsets.topic.replication.factor={factor} needs as many brokers, and there are "
+                f"offsets.topic.replication.factor={factor} needs as many brokers, and there are "
                 f"{brokers}: set it to {brokers} and restart, or start more brokers"
             )
-        log.error(
-            "%s cannot be made, so no consumer group works: %s%s", OFFSETS_TOPIC, error, remedy
-        )
+        self._limited.error(log, Incident.OFFSETS_TOPIC.line(error=str(error), remedy=remedy))

@@ -29,6 +29,7 @@ from local_log.log.partition_log import PartitionLog
 from local_log.producers.last_batches import LastBatches
 from local_log.segment.segment import LogSegment
 from runtime.health_reasons import HealthLine, HealthReason
+from runtime.incidents import Incident
 from runtime.log_context import Outage
 from runtime.ports import Ports
 from runtime.scheduler import Timer
@@ -520,11 +521,7 @@ class LogCleaner:
         """Stop cleaning a log until the next start."""
         each.cleaning.set_aside(reason)
         self._aside.add(each)
-        log.error(
-            "not cleaned any more until the next start: partition=%s %s; its records are served",
-            each.topic_partition,
-            reason,
-        )
+        log.error(Incident.NOT_CLEANED.line(partition=each.topic_partition, reason=reason))
 
     def _succeeded(self, each: PartitionLog) -> None:
         self.facts.failures = self._retry_process_ms = 0

@@ -28,6 +28,7 @@ from runtime.child_process import ChildProcess, give_way, start_child
 from runtime.clock import Clock, SystemClock
 from runtime.disk import Disk
 from runtime.executors import make_mutex, make_pool
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -373,7 +374,7 @@ def do_job(
     except (OSError, MemoryError) as error:
         send(Failed(number=job.number, is_damage=False, reason=str(error) or repr(error)))
     except Exception as error:  # a loop top: this log is set aside, other logs continue
-        log.exception("a pass failed: directory=%s", job.directory)
+        log.exception(Incident.DEFECT.line(what=f"a pass failed: directory={job.directory}"))
         what = f"a pass over {job.directory} failed with {type(error).__name__}: {error}"
         send(Failed(number=job.number, is_damage=True, reason=what))
 

@@ -17,14 +17,14 @@ from typing import Final
 
 from local_log.config import LONG_MAX
 from runtime.disk import Disk
-from runtime.disk_errors import Seldom
+from runtime.log_context import LimitedLog
 
 log = logging.getLogger(__name__)
 
 TIMES_MAX: Final = 6
 FREE_SHARE_MIN: Final = 0.1
 """Minimum free part of the file system; below it nothing is held."""
-short_disks: Final = Seldom()
+short_disks: Final = LimitedLog()
 """One line a minute per disk, which affects all logs on it."""
 
 

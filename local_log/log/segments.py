@@ -33,6 +33,7 @@ from local_log.segment.segment import LogSegment
 from runtime.disk import Buffer, Disk, FileRegion
 from runtime.disk_errors import half_done
 from runtime.executors import make_mutex
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -275,7 +276,7 @@ class LogSegments:
         problem = f"damaged batch at byte {position} of {path}: offset {offset}"
         if not self._has_logged_damage:
             self._has_logged_damage = True
-            log.error("%s: %s", self._topic_partition, problem)
+            log.error(Incident.BATCH_DAMAGED.line(partition=self._topic_partition, what=problem))
         raise CorruptMessage(problem)
 
     def note_place(self, base_offset: int, position: int, size: int) -> None:

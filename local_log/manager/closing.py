@@ -8,6 +8,7 @@ from typing import Final
 from local_log.errors import KafkaStorageError
 from local_log.log.partition_log import PartitionLog
 from runtime.executors import Pool
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +46,8 @@ def close_side_by_side(
             pass  # after one that timed out
         except TimeoutError:
             is_whole = False
-            log.error(  # noqa: TRY400
-                "no clean stop, a log is not closed in %d s: partition=%s directory=%s",
-                wait_s,
-                each.topic_partition,
-                each.directory,
-            )
+            error = f"the log is not closed in {wait_s} s"
+            log.error(Incident.NO_CLEAN_STOP.line(path=each.directory, error=error))  # noqa: TRY400
             for rest in closing:
                 rest.cancel()
         closed()

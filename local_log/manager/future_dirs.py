@@ -60,6 +60,7 @@ from local_log.manager.log_dir import (
 from local_log.recovery.acceptance import NOTHING, Accepted, write_accepted
 from local_log.segment.segment import LogSegment
 from runtime.disk import Disk
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -333,15 +334,17 @@ def settle_future(future: FoundFuture, unique: bytes, *, is_there: bool) -> bool
         remove_future(disk, tp, path, unique)
         return False
     if not marker.is_complete:
-        log.error("no directory of %s is here, and its future one is not whole: %s", tp, path)
+        _log_waiting(tp, path, "it is not whole, and the own directory is missing")
         return False
     if disk.exists(target):
-        log.error("what has the name of %s is no directory: its future one waits: %s", tp, path)
+        _log_waiting(tp, path, f"{target} is no directory")
         return False
     for name in (RECOVERY_POINTS, LOG_STARTS):
         if not directory.is_sound(name):
             # A new version would hide that entries were lost.
-            log.error("%s of %s is damaged: start once more to finish %s", name, tp, path)
+            _log_waiting(
+                tp, path, f"{directory.path / name} is damaged; the next start finishes it"
+            )
             return False
     begin_at(directory, marker)
     disk.rename(path, target)  # durable once it is opened
@@ -384,3 +387,7 @@ class Beginning:
 
     def __init__(self, marker: Marker) -> None:
         self.marker, self.is_written = marker, False
+
+
+def _log_waiting(tp: TopicPartition, path: Path, reason: str) -> None:
+    log.error(Incident.COPY_WAITS.line(partition=tp, path=path, reason=reason))

@@ -287,12 +287,8 @@ class Loader:
             return True
         if tp in found or (source is not None and source.works):
             return False
-        log.error(
-            "%s came from log directory %s, which is away: its copy waits: %s",
-            tp,
-            uuid_to_text(moved.source),
-            future.path,
-        )
+        reason = f"log directory {uuid_to_text(moved.source)}, its source, is away"
+        log.error(Incident.COPY_WAITS.line(partition=tp, path=future.path, reason=reason))
         return True
 
     # -- one partition
@@ -397,7 +393,7 @@ class Loader:
                 return candidate
         except (FileNotFoundError, CorruptFileError):
             return candidate
-        log.error("sidecar is that of another topic, and is made again: %s", candidate.path)
+        log.warning("sidecar is that of another topic, and is made again: %s", candidate.path)
         files = CheckedFiles(self._disk, candidate.path, compare=False)
         return _Candidate(
             candidate.directory, candidate.path, files, wanted.topic_id, is_named=True
@@ -482,7 +478,7 @@ class Loader:
             return
         files.owner = Owner(wanted.topic_id, wanted.partition)
         if not (found.is_named and found.topic_id == wanted.topic_id):
-            log.error("topic id is written again: path=%s", found.path)
+            log.warning("topic id is written again: path=%s", found.path)
             files.write(PARTITION_METADATA, dump_partition_metadata(wanted.topic_id))
         files.keep(PARTITION_METADATA, EPOCH_CHECKPOINT)
 

@@ -14,6 +14,7 @@ from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from local_log.checked_files import SIDECAR, CheckedFiles
 from runtime.disk import Disk, Lock
 from runtime.executors import make_mutex
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -235,11 +236,15 @@ class LogDir:
             except FileNotFoundError:
                 self._unsound.add(name)
                 if self.files.knows(name):
-                    log.error("checkpoint is missing: %s", self.path / name)  # noqa: TRY400
+                    log.error(  # noqa: TRY400
+                        Incident.CHECKPOINT_LOST.line(path=self.path / name, reason="missing")
+                    )
             except CorruptFileError as error:
                 self._unsound.add(name)
                 log.error(  # noqa: TRY400
-                    "checkpoint is damaged and ignored: %s reason=%s", self.path / name, error
+                    Incident.CHECKPOINT_LOST.line(
+                        path=self.path / name, reason=f"damaged and ignored: {error}"
+                    )
                 )
 
     def is_sound(self, name: str) -> bool:

@@ -13,6 +13,7 @@ from local_log.manager.dir_failures import DirFailures
 from local_log.manager.hosted_logs import HostedLogs
 from local_log.manager.loading import Loaded, Unwanted
 from local_log.manager.log_dir import CHECKPOINTS, LogDir
+from runtime.incidents import Incident
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -130,12 +131,7 @@ class LogRemoval:
                     log.info("its topic was removed: partition=%s path=%s", tp, target)
                     removed.add(target)
                 else:
-                    log.error(
-                        "this broker has no such replica, and it is put aside: partition=%s "
-                        "directory=%s",
-                        tp,
-                        directory.path,
-                    )
+                    log.error(Incident.PUT_ASIDE.line(partition=tp, path=target))
                 pair = directory.path / partition_dir(tp), target
                 renames.setdefault(directory, []).append(pair)
         done = [pairs for home, pairs in renames.items() if self._rename(pairs, home)]

@@ -39,6 +39,7 @@ from local_log.manager.hosted_logs import HostedLogs
 from local_log.manager.log_dir import LogDir
 from local_log.recovery.acceptance import NOTHING
 from local_log.recovery.survey import OpenRequest
+from runtime.incidents import Incident
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -214,7 +215,11 @@ class LogReplacement:
     ) -> Swapped:
         """Reopen the log in its old place; the state of the other disk is unknown until a start."""
         old, tp = future.replaces, future.marker.topic_partition
-        log.error("move failed, the log continues where it was: partition=%s error=%s", tp, error)
+        log.error(
+            Incident.MOVE_FAILED.line(
+                partition=tp, directory=future.directory.path, error=str(error)
+            )
+        )
         if isinstance(error, OSError):
             self._failures.blame(future.directory, error)
         with suppress(OSError):

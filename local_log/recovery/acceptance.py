@@ -17,6 +17,7 @@ from crc32c import crc32c
 from kafka_protocol.types import EpochEntry
 from local_log.refusal import Fault, RefusalFacts
 from runtime.disk import Disk
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +143,7 @@ def read_accepted(disk: Disk, directory: Path) -> Accepted:
     except FileNotFoundError:
         return NOTHING
     except (ValueError, KeyError, TypeError) as error:
-        log.error("file is damaged, nothing counts as accepted: path=%s reason=%s", path, error)  # noqa: TRY400
+        log.error(Incident.ACCEPTED_DAMAGED.line(path=path, error=str(error)))  # noqa: TRY400
         return NOTHING
 
 

@@ -30,6 +30,7 @@ from local_log.recovery.verdict import LogSurvey, SegmentSurvey
 from local_log.segment.reading import CheckStop, Ending, filler
 from local_log.segment.segment import RELATIVE_OFFSET_MAX, LogSegment
 from runtime.disk import Disk, OpenFile
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -106,19 +107,14 @@ class Salvager:
             self._disk.unlink(segment.path(suffix))
         self._write(segment, file, plan.pieces)
         for damage in plan.damages[:_NAMED_MAX]:
-            log.error(
+            log.warning(
                 "damage: file=%s position=%d offset=%d: %s",
                 path,
                 damage.position,
                 damage.offset,
                 damage.text,
             )
-        log.error(
-            "segment is written again without its damage: path=%s damages=%d copy=%s",
-            path,
-            len(plan.damages),
-            copy,
-        )
+        log.error(Incident.SALVAGED.line(path=path, count=len(plan.damages), copy=copy))
         return [SegmentDamage(path.name, damage) for damage in plan.damages]
 
     def _write(

@@ -361,7 +361,7 @@ class MetadataReplica:
             return
         self.controller_problem = problem
         if problem:
-            log.error("%s", problem)
+            log.error(Incident.CONTROLLER_BARRED.line(problem=problem))
         else:
             log.info("this controller can lead again")
         self.driver.set_able_to_lead(is_able=not problem)

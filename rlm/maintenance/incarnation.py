@@ -137,7 +137,7 @@ def read(disk: Disk, path: Path) -> Counter:
             "if these are the newest and no other machine writes to this store, remove the file"
         )
     if counter is None:
-        log.error(
+        log.warning(
             "the tier's incarnation is damaged, it continues by the clock: file=%s content=%r",
             path,
             content[:40],

@@ -17,6 +17,7 @@ from crc32c import crc32c
 from rlm.read.eviction_policy import EvictionPolicy, make_policy
 from runtime.disk import Disk, OpenFile
 from runtime.disk_errors import is_exhausted
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ class DiskChunkCache:
             log.warning("the chunk cache on disk is passed by: %s", error)
             return
         self.failure = str(error)
-        log.error("the chunk cache on disk is switched off until the next start: %s", error)
+        log.error(Incident.CACHE_OFF.line(cache="chunk", error=str(error)))
         for kept in self._files.values():
             try:
                 self._disk.unlink(kept.path)

@@ -23,6 +23,7 @@ from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from runtime.clock import Clock
 from runtime.disk import Disk
 from runtime.disk_errors import is_exhausted
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +140,7 @@ class DiskIndexCache:
             log.warning("index is not cached: %s", error)
         elif self.failure is None:
             self.failure = str(error)
-            log.error("the index cache on disk is switched off until the next start: %s", error)
+            log.error(Incident.CACHE_OFF.line(cache="index", error=str(error)))
 
     def set_bound(self, size_bytes_max: int) -> None:
         """Keep at most `size_bytes_max` from now on."""

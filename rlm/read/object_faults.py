@@ -24,6 +24,7 @@ from rsm_plugins.segment import (
     SegmentState,
 )
 from runtime.health_reasons import HealthReason, HealthText
+from runtime.incidents import Incident
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +137,8 @@ class ObjectFaults:
                 fault.spans = [span, *(known.spans if known is not None else ())]
             self._faults[key] = fault
         if known is None or known.is_missing != is_missing:
-            log.error("%s: %s", metadata.id.topic_id_partition.topic_partition, fault)
+            tp = metadata.id.topic_id_partition.topic_partition
+            log.error(Incident.REMOTE_OBJECT.line(partition=tp, fault=fault))
 
     def read_well(
         self, metadata: RemoteLogSegmentMetadata, what: Object, span: Span | None = None

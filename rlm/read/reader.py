@@ -32,6 +32,7 @@ from rlmm.api import MetadataNotReadyError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.clock import Clock
 from runtime.disk import OpenFile
+from runtime.incidents import Incident
 from runtime.scheduler import Scheduler, Timer
 
 log = logging.getLogger(__name__)
@@ -513,10 +514,11 @@ class _OneRead:
         cause = self._reader.loads.failure(self._key)
         if self._reader.is_news(cause):
             log.error(
-                "remote bytes are damaged and are not served: partition=%s offset=%d cause=%s",
-                self._partition.topic_partition,
-                self._question.offset,
-                cause,
+                Incident.REMOTE_BYTES.line(
+                    partition=self._partition.topic_partition,
+                    offset=self._question.offset,
+                    cause=str(cause),
+                )
             )
         self._reader.store.telemetry.corrupt(self._partition.topic)
         self._fail(ErrorCode.CORRUPT_MESSAGE, f"remote bytes are damaged: {cause}")

@@ -52,6 +52,7 @@ from rlmm.topic_based.view_cache import ViewCache
 from rlmm.topic_based.writes import Write
 from runtime.clock import Clock
 from runtime.health_reasons import HEALTHY
+from runtime.incidents import Incident
 from runtime.rng import Rng
 
 log = logging.getLogger(__name__)
@@ -346,11 +347,7 @@ class MetadataEngine:
         tracked = self._tracked.get(event.partition)
         if tracked is None:
             return
-        log.error(
-            "the metadata topic does not confirm what was read, reading again: partition=%d %s",
-            event.partition,
-            event.reason,
-        )
+        log.error(Incident.METADATA_LOST.line(number=event.partition, reason=event.reason))
         self._store.drop(event.partition)
         self._views.drop(event.partition)
         tracked.position = self._store.position(event.partition)
@@ -368,7 +365,7 @@ class MetadataEngine:
         tracked = self._tracked.get(event.partition)
         if tracked is None or tracked.unreadable == event.reason:
             return
-        log.error("%s", event.reason)
+        log.error(Incident.METADATA_UNREADABLE.line(reason=event.reason))
         tracked.unreadable = event.reason
         self._doubt(tracked, event.reason)
 

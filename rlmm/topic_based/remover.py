@@ -54,6 +54,7 @@ from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from runtime.clock import Clock
 from runtime.health_reasons import HealthText
+from runtime.incidents import Incident
 from runtime.log_context import Outage
 
 log = logging.getLogger(__name__)
@@ -237,7 +238,7 @@ class Remover:
                 if has_returned:  # after it was found hanging
                     return
                 self._hanging.add(partition)
-            log.error("a delete call hangs: partition=%s", partition.topic_partition)
+            log.error(Incident.PLUGIN_HANGS.line(call=f"kind=delete {partition.topic_partition}"))
             current.give_up()
 
         try:

@@ -84,7 +84,7 @@ def test_a_partition_whose_deletions_hang_holds_up_no_other_and_ends_no_tier(
     orders.hang_deletes("hanging")
     first, second = broker.remote_segments("other")[1:3]
     delete_records(broker, "hanging", broker.remote_segments("hanging")[1])
-    until(lambda: "plugin call hangs" in broker.log_text(), "a deletion is given up")
+    until(lambda: "storage plugin hangs" in broker.log_text(), "a deletion is given up")
     until(lambda: "hanging-0" in broker.http("/health")[1], "health names it")
     delete_records(broker, "other", first)
     until(lambda: first == broker.remote_segments("other")[0], "the other one's segment is gone")

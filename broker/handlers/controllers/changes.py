@@ -37,8 +37,8 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from metadata_topic.quorum.active.broker_control import BrokerControl
 from runtime.clock import Clock
-from runtime.disk_errors import Seldom
-from runtime.log_context import escape
+from runtime.incidents import Incident
+from runtime.log_context import LimitedLog, escape
 from runtime.rng import Rng
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class FromTheWire(DecodedHandler):
         """
         self.api_key, self.versions = here.api_key, here.versions
         self._refuses_others = lone_tier and here.api_key == ApiKey.BROKER_REGISTRATION
-        self._here, self._own_broker_id, self._seldom = here, own_broker_id, Seldom(clock)
+        self._here, self._own_broker_id, self._refusals = here, own_broker_id, LimitedLog(clock)
         self._is_active = is_active
 
     def handle(self, context: RequestContext, request: Any) -> Any:
@@ -91,25 +91,20 @@ class FromTheWire(DecodedHandler):
         if request.broker_id != self._own_broker_id:
             return self._of_another(context, request)
         code = _CODES.get(self.api_key, ErrorCode.STALE_BROKER_EPOCH)
-        self._seldom.error(
-            log,
-            f"{self.api_key.name} in the name of this node's own broker was refused: "
-            f"broker_id={request.broker_id} peer={context.peer[0]}:{context.peer[1]} "
-            f"client_id={escape(context.client_id)}; its process asks its controller directly, so "
-            "another node has this node.id, or somebody tries the port",
+        line = Incident.OWN_BROKER_ASKED.line(
+            api=self.api_key.name,
+            broker_id=request.broker_id,
+            peer=f"{context.peer[0]}:{context.peer[1]}",
+            client_id=escape(context.client_id),
         )
+        self._refusals.error(log, line, context.peer[0])
         return response(self.api_key).cls(error_code=int(code))
 
     def _of_another(self, context: RequestContext, request: Any) -> Any:
         if not self._refuses_others:
             return self._here.handle(context, request)
-        self._seldom.error(
-            log,
-            f"broker {request.broker_id} was not registered: this node has a remote tier and no "
-            f"secret of the cluster, by which the tiers of several brokers authenticate "
-            f"themselves. Name its file in {CLUSTER_SECRET_KEY} on all brokers: `tidemark format "
-            "--cluster-secret` draws one",
-        )
+        line = Incident.NO_CLUSTER_SECRET.line(broker_id=request.broker_id, key=CLUSTER_SECRET_KEY)
+        self._refusals.error(log, line, request.broker_id)
         return response(self.api_key).cls(error_code=int(ErrorCode.POLICY_VIOLATION))
 
 

@@ -28,9 +28,9 @@ from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.framing import RequestHeader, read_request_header, response_parts
 from kafka_protocol.wire.schema import Versions
 from runtime.clock import Clock
-from runtime.disk_errors import Seldom
 from runtime.executors import Pool
 from runtime.incidents import Incident
+from runtime.log_context import LimitedLog
 from runtime.work import Pace, Steps, run_in_steps
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class EnvelopeHandler(DecodedHandler):
             clock: for the log lines.
         """
         self._table, self._metadata_end = table, metadata_end
-        self._decoding, self._seldom = decoding, Seldom(clock)
+        self._decoding, self._refusals = decoding, LimitedLog(clock)
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Serve the inner request."""
@@ -81,11 +81,9 @@ class EnvelopeHandler(DecodedHandler):
             return _Response(response_data=answer, metadata_end=self._metadata_end())
         except KafkaError as error:
             if error.code != ErrorCode.NOT_CONTROLLER:
-                self._seldom.error(
-                    log,
-                    f"refused an envelope: {error} peer={context.peer[0]}:{context.peer[1]} "
-                    f"error={error.code.name}",
-                )
+                address, port = context.peer
+                line = f"refused an envelope: {error} peer={address}:{port} error={error.code.name}"
+                self._refusals.warning(log, line, address)
             return _Response(error_code=int(error.code))
 
     async def _served(self, context: RequestContext, envelope: Any) -> bytes:

@@ -309,7 +309,7 @@ class BrokerControl:
             if self._others_wait and len(self._fencing) <= FENCED_AT_ONCE // 2:
                 self._look_after(0)
             return
-        log.error("a broker could not be fenced: broker=%d error=%s", broker_id, outcome.error)
+        log.warning("a broker could not be fenced: broker=%d error=%s", broker_id, outcome.error)
         if self._timer is None:
             self._look_after(_RETRY_MS)
 

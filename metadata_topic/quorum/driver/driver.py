@@ -173,7 +173,7 @@ class RaftDriver:
 
     def resign(self, reason: str) -> None:
         """Give up leadership of the quorum."""
-        log.error("this node gives the lead up: %s", reason)
+        log.warning("this node gives the lead up: %s", reason)
         self._handle(Resign(self._rng.random()))
 
     def set_able_to_lead(self, *, is_able: bool) -> None:

@@ -268,7 +268,7 @@ class Snapshotter:
         try:
             size_bytes = yield from self._write(image, snapshot_id)
         except (OSError, TidemarkError) as error:
-            log.exception("cannot make a snapshot: file=%s", snapshot_id.file_name)
+            log.exception(Incident.SNAPSHOT_FAILED.line(file=snapshot_id.file_name))
             self.metrics.failures.inc()
             self.problem = f"the snapshot {snapshot_id.file_name} cannot be made: {error}"
             self._bytes += counted
@@ -331,7 +331,7 @@ class Snapshotter:
         try:
             yield from self._let_go()
         except (OSError, TidemarkError) as error:
-            log.exception("cannot delete what a snapshot replaces")
+            log.exception(Incident.SNAPSHOT_NOT_CLEANED.line())
             self.metrics.failures.inc()
             self.problem = f"what a snapshot replaces cannot be deleted: {error}"
         finally:

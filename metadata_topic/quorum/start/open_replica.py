@@ -28,6 +28,7 @@ from metadata_topic.raft.events import ElectionState, Started
 from metadata_topic.raft.messages import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.disk import Disk
+from runtime.incidents import Incident
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -176,7 +177,7 @@ def _bootstrap(
         if is_replayed or not found.has_records:
             raise
         problem = str(error)
-    log.error("not needed to start, for the log has records, but restore it: %s", problem)
+    log.error(Incident.BOOTSTRAP_UNREADABLE.line(problem=problem))
     return (), problem
 
 

@@ -4,7 +4,6 @@ What an append left behind where it failed is as if it had never been.
 """
 
 import errno
-import logging
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from local_log.log.partition_log import PartitionLog
 from local_log.manager.log_dir import LOG_STARTS
 from local_log.manager.log_dirs import LogManager
 from runtime.disk import Buffer, Disk
-from runtime.disk_errors import Seldom, is_exhausted
+from runtime.disk_errors import is_exhausted
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.ports import simulated
@@ -248,20 +247,6 @@ def test_a_directory_that_could_not_be_loaded_whole_is_offline(tmp_path: Path) -
     manager = manager_of(tmp_path, disk)
     assert not manager.online_dirs(), "a log that was not opened must not be made again"
     manager.close()
-
-
-def test_it_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    clock = ManualClock()
-    seldom, logger = Seldom(clock), logging.getLogger("test")
-    for _ in range(100):
-        seldom.error(logger, "too many open files")
-    clock.advance(60_000)
-    seldom.error(logger, "too many open files")
-    said = [record.getMessage() for record in caplog.records]
-    assert said == [
-        "too many open files (not said meanwhile: 0)",
-        "too many open files (not said meanwhile: 99)",
-    ]
 
 
 def test_what_is_exhaustion() -> None:

@@ -12,7 +12,7 @@ from local_log.log.hold import TIMES_MAX, LocalHold
 from local_log.log.partition_log import PartitionLog
 from local_log.log.retention_policy import Reason, RetentionFacts, SegmentFacts, decide
 from runtime.disk import Disk
-from runtime.disk_errors import Seldom
+from runtime.log_context import LimitedLog
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.local_log import NOW_MS, append, drop, filled, retain, with_config
@@ -170,7 +170,7 @@ def test_a_start_that_is_told_while_segments_are_leaving_is_still_there(tmp_path
 def said_never(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     """No line about a short disk was written yet; by which clock the next one is."""
     clock = ManualClock(NOW_MS)
-    monkeypatch.setattr(hold_module, "short_disks", Seldom(clock))
+    monkeypatch.setattr(hold_module, "short_disks", LimitedLog(clock))
     return clock
 
 
@@ -189,7 +189,7 @@ def test_many_logs_on_a_short_disk_are_one_line_a_minute(
     holds[0].look_at_disk(disk, tmp_path, NOW_MS)
     disk.free = 1
     holds[0].look_at_disk(disk, tmp_path, NOW_MS)
-    assert "1 bytes are free (not said meanwhile: 49)" in caplog.text
+    assert "1 bytes are free (lines left out: 49)" in caplog.text
 
 
 @pytest.mark.usefixtures("said_never")
