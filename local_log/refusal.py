@@ -61,7 +61,7 @@ class RefusalFacts:
     flushed_end: int
 
     def to_json(self) -> dict[str, object]:
-        """As values that JSON knows."""
+        """The facts as JSON values."""
         values = asdict(self)
         values["faults"] = [{**asdict(fault), "kind": fault.kind.value} for fault in self.faults]
         return values

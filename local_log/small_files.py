@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Protocol
 
 from runtime.disk import Disk
+from runtime.override import override
 
 
 class SmallFiles(Protocol):
@@ -23,17 +24,17 @@ class SmallFiles(Protocol):
         ...
 
 
-class PlainFiles:
+class PlainFiles(SmallFiles):
     """Small files as they are on disk; what was written is not remembered elsewhere."""
 
     def __init__(self, disk: Disk, directory: Path) -> None:
         self._disk = disk
         self._directory = directory
 
+    @override
     def read(self, name: str) -> bytes:
-        """See `SmallFiles`."""
         return self._disk.read_file(self._directory / name)
 
+    @override
     def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
-        """See `SmallFiles`."""
         self._disk.atomic_write(self._directory / name, data, durable=durable)

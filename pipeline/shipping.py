@@ -19,7 +19,7 @@ class Shipped:
     """Mixed into whatever Spark sends to executors."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes]]:
-        """See pickle; the state is that of `__getstate__`."""
+        """The state is that of `__getstate__`."""
         return _unpacker(), (pickle.dumps((type(self), self.__getstate__())),)
 
 

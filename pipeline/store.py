@@ -196,7 +196,7 @@ _stores_lock = threading.Lock()
 
 
 def shared_store(address: StoreAddress, cluster_id: str = "") -> RemoteStorageManager:
-    """As `open_store`, but once for this process and address; nobody closes it. For any thread.
+    """Open a store once for this process and address; it is never closed. Thread-safe.
 
     A store that could not be opened is tried again by the next call.
     """

@@ -35,6 +35,7 @@ from rlmm.store import MemoryStore, PartitionKey, Position, partition_key
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from runtime.clock import Clock, SystemClock
 from runtime.health_reasons import HealthText
+from runtime.override import override
 from runtime.rng import Rng, SystemRng
 
 _PARTITION_FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
@@ -81,10 +82,11 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
         self.faults: deque[Fault] = deque()
         self.ended: str | None = None
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See RemoteLogMetadataManager."""
         self._broker_id = int(configs.get("node.id", self._broker_id))
 
+    @override
     def own(
         self,
         partition: TopicIdPartition,
@@ -92,7 +94,6 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
         metadata_offset: int = -1,
         unclean_epoch: int = -1,
     ) -> "Future[None]":
-        """See RemoteLogMetadataManager."""
         with self._lock:
             key = partition_key(partition)
             self._ready.discard(key)
@@ -126,8 +127,8 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
             done.set_result(None)
             return done
 
+    @override
     def follow(self, partition: TopicIdPartition) -> "Future[None]":
-        """See RemoteLogMetadataManager."""
         with self._lock:
             key = partition_key(partition)
             self._owned.pop(key, None)
@@ -135,25 +136,25 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
             self._partitions[key] = partition
         return _done(None)
 
+    @override
     def catch_up(self, partition: TopicIdPartition) -> "Future[None]":
-        """See RemoteLogMetadataManager."""
         if self.is_ready(partition):
             return _done(None)
         return _done(MetadataNotReadyError(f"neither owned nor followed: {partition}"))
 
+    @override
     def on_lost_records(self, listener: Callable[[TopicIdPartition], None]) -> None:
-        """See RemoteLogMetadataManager."""
         self._on_lost_records.append(listener)
 
+    @override
     def carry(self, partition: TopicIdPartition, fence: Fence, log_start: int) -> None:
-        """See RemoteLogMetadataManager."""
         with self._lock:
             key = partition_key(partition)
             if self._owned.get(key) == fence and self.is_ready(partition):
                 self._log_starts[key] = max(log_start, self._log_starts.get(key, -1))
 
+    @override
     def history(self, partition: TopicIdPartition) -> PartitionHistory | None:
-        """See RemoteLogMetadataManager."""
         with self._lock:
             if not self.is_ready(partition):
                 raise MetadataNotReadyError(f"neither owned nor followed: {partition}")
@@ -161,67 +162,67 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
             facts = self._store.facts(0, key) or PartitionFacts(partition)
             return history_of(facts, self._view(key).entries())
 
+    @override
     def release(self, partition: TopicIdPartition) -> None:
-        """See RemoteLogMetadataManager."""
         with self._lock:
             self._owned.pop(partition_key(partition), None)
             self._ready.discard(partition_key(partition))
 
+    @override
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """See RemoteLogMetadataManager."""
         with self._lock:
             key = partition_key(partition)
             return key in self._ready and self._fence_of(key) <= self._owned.get(key, REMOVER_FENCE)
 
+    @override
     def add(
         self, metadata: RemoteLogSegmentMetadata, fence: Fence, metadata_offset: int
     ) -> "Future[None]":
-        """See RemoteLogMetadataManager."""
         return self._owned_write(SegmentAdded(metadata, Stamp(fence, metadata_offset)))
 
+    @override
     def update(self, update: SegmentUpdate, fence: Fence, metadata_offset: int) -> "Future[None]":
-        """See RemoteLogMetadataManager."""
         known = self.segment(update.id)
         if update.custom_metadata is None and known is not None:
             update = replace(update, custom_metadata=known.custom_metadata)
         return self._owned_write(SegmentUpdated(update, Stamp(fence, metadata_offset)))
 
+    @override
     def segment(self, id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
-        """See RemoteLogMetadataManager."""
         with self._lock:
             entry = self._view(partition_key(id.topic_id_partition)).entry(id.id)
             return None if entry is None else entry.metadata
 
+    @override
     def segment_for(
         self, partition: TopicIdPartition, epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        """See RemoteLogMetadataManager."""
         with self._lock:
             return self._view(partition_key(partition)).segment_for(epoch, offset)
 
+    @override
     def next_segment(
         self, partition: TopicIdPartition, epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        """See RemoteLogMetadataManager."""
         with self._lock:
             return self._view(partition_key(partition)).next_segment(epoch, offset)
 
+    @override
     def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: int) -> int | None:
-        """See RemoteLogMetadataManager."""
         with self._lock:
             return self._view(partition_key(partition)).highest_offset_for_epoch(epoch)
 
+    @override
     def list_segments(
         self, partition: TopicIdPartition, epoch: int | None = None
     ) -> Iterator[RemoteLogSegmentMetadata]:
-        """See RemoteLogMetadataManager."""
         with self._lock:
             return iter(self._view(partition_key(partition)).segments(epoch))
 
     def aborting_segments(
         self, partition: TopicIdPartition, offset: int
     ) -> Iterator[RemoteLogSegmentMetadata]:
-        """See RemoteLogMetadataManager; the lock is held for a few at a time."""
+        """The lock is held for a few at a time."""
         key, after = partition_key(partition), None
         while True:
             with self._lock:
@@ -232,26 +233,26 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
                 return
             after = some[-1].start_offset, some[-1].id.id
 
+    @override
     def finished_order(self, id: RemoteLogSegmentId) -> int | None:
-        """See RemoteLogMetadataManager."""
         with self._lock:
             entry = self._view(partition_key(id.topic_id_partition)).entry(id.id)
             return None if entry is None else entry.finished_order
 
+    @override
     def started_seen_ms(self, id: RemoteLogSegmentId) -> int | None:
-        """See RemoteLogMetadataManager."""
         with self._lock:
             entry = self._view(partition_key(id.topic_id_partition)).entry(id.id)
             return None if entry is None else entry.started_seen_ms
 
+    @override
     def led_partitions(self) -> list[PartitionDeletion]:
-        """See RemovesDeletedTopics."""
         with self._lock:
             known = map(deletion_of, self._store.all_facts(0))
             return [one for one in known if one.state is not _PARTITION_FINISHED]
 
+    @override
     def finished_partitions(self, topic_ids: frozenset[bytes]) -> list[PartitionDeletion]:
-        """See RemovesDeletedTopics."""
         with self._lock:
             known = map(deletion_of, self._store.all_facts(0))
             return [
@@ -260,38 +261,39 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
                 if one.state is _PARTITION_FINISHED and one.partition.topic_id in topic_ids
             ]
 
+    @override
     def leads_all(self) -> bool:
-        """See RemovesDeletedTopics."""
         return True
 
+    @override
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
-        """See RemovesDeletedTopics."""
         with self._lock:
             facts = self._store.facts(0, partition_key(partition))
             return None if facts is None else deletion_of(facts)
 
+    @override
     def put_partition_delete(
         self, partition: TopicIdPartition, state: PartitionDeleteState
     ) -> "Future[None]":
-        """See RemovesDeletedTopics."""
         now_ms = self._clock.wall_ms()
         return self._owned_write(
             PartitionDeleted(partition, state, now_ms, self._broker_id, Stamp(REMOVER_FENCE))
         )
 
+    @override
     def close(self) -> None:
-        """See RemoteLogMetadataManager."""
+        pass
 
+    @override
     def counts(self) -> dict[str, int]:
-        """See RemoteLogMetadataManager."""
         return {"read": len(self.log)}
 
+    @override
     def unreadable(self) -> tuple[HealthText, ...]:
-        """See RemoteLogMetadataManager."""
         return ()
 
+    @override
     def failure(self) -> str | None:
-        """See RemoteLogMetadataManager."""
         return self.ended
 
     def land(self, event: MetadataEvent) -> Verdict:

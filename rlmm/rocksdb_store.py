@@ -41,9 +41,10 @@ from rocksdict import (
 from rlmm.api import REMOVER_FENCE, PartitionHistory
 from rlmm.lifecycle import PartitionFacts, SegmentEntry, history_of
 from rlmm.rocksdb_codec import decode_end, decode_facts, from_entry, from_facts, to_entry, to_facts
-from rlmm.store import START, Changes, DamagedStoreError, PartitionKey, Position
+from rlmm.store import START, Changes, DamagedStoreError, MetadataStore, PartitionKey, Position
 from runtime.disk import Disk
 from runtime.incidents import Incident
+from runtime.override import override
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_version = msgspec.msgpack.Decoder(_Version).decode
 
 
-class RocksdbStore:
+class RocksdbStore(MetadataStore):
     """A MetadataStore in a directory; one process at a time."""
 
     failure: str | None
@@ -112,30 +113,30 @@ class RocksdbStore:
         self._db = _opened(directory, version, disk)
         self._db[_VERSION_KEY] = _encode(version)
 
+    @override
     def position(self, metadata_partition: int) -> Position:
-        """See MetadataStore."""
         with self._checked():
             value = self._db.get(b"P" + _U32.pack(metadata_partition))
             return START if value is None else Position(*_POSITION.unpack(value))
 
+    @override
     def facts(self, metadata_partition: int, partition: PartitionKey) -> PartitionFacts | None:
-        """See MetadataStore."""
         with self._checked():
             value = self._db.get(b"F" + _prefix(metadata_partition, partition))
             return None if value is None else to_facts(partition, value)
 
+    @override
     def all_facts(self, metadata_partition: int) -> list[PartitionFacts]:
-        """See MetadataStore."""
         with self._checked():
             return [
                 to_facts(_partition_in(key), value)
                 for key, value in self._scan(b"F" + _U32.pack(metadata_partition))
             ]
 
+    @override
     def entry(
         self, metadata_partition: int, partition: PartitionKey, id: bytes
     ) -> SegmentEntry | None:
-        """See MetadataStore."""
         prefix = _prefix(metadata_partition, partition)
         with self._checked():
             start = self._db.get(b"I" + prefix + id)
@@ -146,8 +147,8 @@ class RocksdbStore:
                 raise DamagedStoreError(f"segment {id.hex()} has a start and no entry")
             return to_entry(partition, start + id, value)
 
+    @override
     def entries(self, metadata_partition: int, partition: PartitionKey) -> Iterator[SegmentEntry]:
-        """See MetadataStore."""
         with self._checked():
             for start_and_id, value in self._live(metadata_partition, partition):
                 yield to_entry(partition, start_and_id, value)
@@ -162,8 +163,8 @@ class RocksdbStore:
                     newest = order, start_and_id, value
             return None if newest is None else to_entry(partition, newest[1], newest[2])
 
+    @override
     def write(self, metadata_partition: int, changes: Changes, position: Position) -> None:
-        """See MetadataStore."""
         batch = WriteBatch(raw_mode=True)
         for partition, facts in changes.facts.items():
             batch.put(b"F" + _prefix(metadata_partition, partition), from_facts(facts))
@@ -181,8 +182,8 @@ class RocksdbStore:
         with self._checked():
             self._db.write(batch)
 
+    @override
     def drop(self, metadata_partition: int) -> None:
-        """See MetadataStore."""
         begin, end = _U32.pack(metadata_partition), _U32.pack(metadata_partition + 1)
         batch = WriteBatch(raw_mode=True)
         for kind in (b"P", b"F", b"I", b"S"):
@@ -190,8 +191,8 @@ class RocksdbStore:
         with self._checked():
             self._db.write(batch)
 
+    @override
     def close(self) -> None:
-        """See MetadataStore."""
         try:
             with self._checked():
                 self._db.close()

@@ -13,6 +13,7 @@ from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import TopicIdPartition
 from rlmm.lifecycle import PartitionFacts, SegmentEntry
 from rsm_plugins.segment import RemoteLogSegmentId
+from runtime.override import override
 
 
 class Position(NamedTuple):
@@ -58,12 +59,13 @@ class MetadataStore(Protocol):
     """Keeps the state; used by one thread that writes and many that read.
 
     Reading raises DamagedStoreError where the stored state proves nothing any more.
+
+    Attributes:
+        failure: The damage that was found, None if there was none. A damaged store is not used
+            any more.
     """
 
-    @property
-    def failure(self) -> str | None:
-        """The damage that was found, None if there was none; a damaged store is of no more use."""
-        ...
+    failure: str | None
 
     def position(self, metadata_partition: int) -> Position:
         """Consumed position of a metadata partition; `START` if never consumed."""
@@ -108,7 +110,7 @@ class DamagedStoreError(TidemarkError):
     """The stored state cannot be read, or contradicts itself: it proves nothing any more."""
 
 
-class MemoryStore:
+class MemoryStore(MetadataStore):
     """A store that ends with the process: for tests, and for the in-memory manager.
 
     Attributes:
@@ -122,38 +124,38 @@ class MemoryStore:
         self._facts: dict[int, dict[PartitionKey, PartitionFacts]] = {}
         self._entries: dict[int, dict[PartitionKey, dict[bytes, SegmentEntry]]] = {}
 
+    @override
     def position(self, metadata_partition: int) -> Position:
-        """See MetadataStore."""
         return self._positions.get(metadata_partition, START)
 
+    @override
     def facts(self, metadata_partition: int, partition: PartitionKey) -> PartitionFacts | None:
-        """See MetadataStore."""
         return self._facts.get(metadata_partition, {}).get(partition)
 
+    @override
     def all_facts(self, metadata_partition: int) -> list[PartitionFacts]:
-        """See MetadataStore."""
         return list(self._facts.get(metadata_partition, {}).values())
 
+    @override
     def entry(
         self, metadata_partition: int, partition: PartitionKey, id: bytes
     ) -> SegmentEntry | None:
-        """See MetadataStore."""
         return self._entries.get(metadata_partition, {}).get(partition, {}).get(id)
 
+    @override
     def entries(self, metadata_partition: int, partition: PartitionKey) -> Iterator[SegmentEntry]:
-        """See MetadataStore."""
         found = self._entries.get(metadata_partition, {}).get(partition, {})
         return iter(
             sorted(found.values(), key=lambda e: (e.metadata.start_offset, e.metadata.id.id))
         )
 
+    @override
     def newest_entry(self, metadata_partition: int, partition: PartitionKey) -> SegmentEntry | None:
-        """See MetadataStore."""
         live = self.entries(metadata_partition, partition)
         return max(live, key=lambda e: (e.metadata.end_offset, e.metadata.id.id), default=None)
 
+    @override
     def write(self, metadata_partition: int, changes: Changes, position: Position) -> None:
-        """See MetadataStore."""
         self._facts.setdefault(metadata_partition, {}).update(changes.facts)
         partitions = self._entries.setdefault(metadata_partition, {})
         for (partition, segment_id), change in changes.segments.items():
@@ -163,14 +165,15 @@ class MemoryStore:
                 partitions.setdefault(partition, {})[segment_id] = change.after
         self._positions[metadata_partition] = position
 
+    @override
     def drop(self, metadata_partition: int) -> None:
-        """See MetadataStore."""
         self._positions.pop(metadata_partition, None)
         self._facts.pop(metadata_partition, None)
         self._entries.pop(metadata_partition, None)
 
+    @override
     def close(self) -> None:
-        """See MetadataStore."""
+        pass
 
 
 def entry_of(

@@ -37,6 +37,7 @@ from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.layout.objects import ObjectFacts, check_key, folder_of_prefix
 from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.settings import Setting, boolean, text
+from runtime.override import override
 
 _CHUNK_BYTES = 1 << 20
 _COPYING_SUFFIX = ".copying"
@@ -77,8 +78,8 @@ class LocalFsRemoteStorageManager(LayoutStorageManager):
         """The resolved path; brokers on several machines must mount one file system there."""
         return self._place
 
+    @override
     def open_store(self, values: Mapping[str, Any]) -> ObjectStore:
-        """See LayoutStorageManager."""
         value = values["dir"]
         root = Path(value).absolute()
         there = next(each for each in (root, *root.parents) if os.path.lexists(each))
@@ -101,8 +102,8 @@ class DirectoryStore(ObjectStore):
         self._was_there = root.is_dir()
         self._claim: Path | None = None  # last seen below the root
 
+    @override
     def put(self, key: str, source: BinaryIO) -> ObjectFacts:
-        """See ObjectStore."""
         target = self._path(key)
         copying = _copying(target)
         with _as_storage_errors("copy"):
@@ -119,8 +120,8 @@ class DirectoryStore(ObjectStore):
             self._claim = target
         return facts
 
+    @override
     def get(self, key: str, first: int = 0, last: int | None = None) -> io.RawIOBase:
-        """See ObjectStore."""
         try:
             with _as_storage_errors("fetch"):
                 fd = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
@@ -136,8 +137,8 @@ class DirectoryStore(ObjectStore):
             raise RemoteObjectDamagedError(f"{key} has {size} bytes, none at {first}")
         return _FileRange(fd, first, size if last is None else min(last + 1, size))
 
+    @override
     def delete(self, keys: Sequence[str]) -> None:
-        """See ObjectStore."""
         folders = dict.fromkeys(self._path(key).parent for key in keys)
         self._check_mounted()
         with _as_storage_errors("delete"):
@@ -152,8 +153,8 @@ class DirectoryStore(ObjectStore):
             self._claim = None
         self._check_mounted()  # else the deletion happened below the mount point
 
+    @override
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """See ObjectStore."""
         self._check_mounted()
         start = folder_of_prefix(prefix)
         if start is None:
@@ -166,8 +167,9 @@ class DirectoryStore(ObjectStore):
                 status = path.stat()
                 yield StoredObject(key, status.st_size, status.st_mtime_ns // 1_000_000)
 
+    @override
     def close(self) -> None:
-        """See ObjectStore."""
+        pass
 
     def _check_root(self) -> None:
         self._was_there = self._was_there or self._root.is_dir()

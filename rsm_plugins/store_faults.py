@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, cast
 
 from rsm_plugins.api import ClaimKeeper, RemoteStorageManager, RetriableRemoteStorageError
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from runtime.override import override
 from runtime.rng import seeded
 
 
@@ -170,34 +171,34 @@ class _FaultyStore(RemoteStorageManager):
         """Further attributes of a plugin, such as its list of settings."""
         return getattr(self._inner, name)
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See RemoteStorageManager."""
         self._inner.configure(configs)
 
+    @override
     def copy_log_segment_data(
         self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
     ) -> bytes | None:
-        """See RemoteStorageManager."""
         with self._faults.around(StoreCall.COPY, metadata.topic_id_partition.topic):
             return self._inner.copy_log_segment_data(metadata, data)
 
+    @override
     def fetch_log_segment(
         self,
         metadata: RemoteLogSegmentMetadata,
         start_position: int,
         end_position: int | None = None,
     ) -> BinaryIO:
-        """See RemoteStorageManager."""
         with self._faults.around(StoreCall.READ, metadata.topic_id_partition.topic):
             return self._inner.fetch_log_segment(metadata, start_position, end_position)
 
+    @override
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        """See RemoteStorageManager."""
         with self._faults.around(StoreCall.INDEX, metadata.topic_id_partition.topic):
             return self._inner.fetch_index(metadata, index_type)
 
+    @override
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """See RemoteStorageManager."""
         with self._faults.around(StoreCall.DELETE, metadata.topic_id_partition.topic):
             self._inner.delete_log_segment_data(metadata)
 
@@ -207,21 +208,21 @@ class _FaultyStore(RemoteStorageManager):
         self._inner.close()
 
 
-class _ClaimingFaultyStore(_FaultyStore):
+class _ClaimingFaultyStore(_FaultyStore, ClaimKeeper):
     """The same for a plugin that keeps claims."""
 
     @property
     def _keeper(self) -> ClaimKeeper:
         return cast("ClaimKeeper", self._inner)
 
+    @override
     def read_claim(self, cluster_id: str, node_id: int) -> int | None:
-        """See ClaimKeeper."""
         return self._keeper.read_claim(cluster_id, node_id)
 
+    @override
     def write_claim(self, cluster_id: str, node_id: int, number: int) -> None:
-        """See ClaimKeeper."""
         self._keeper.write_claim(cluster_id, node_id, number)
 
+    @override
     def delete_claim(self, cluster_id: str, node_id: int) -> None:
-        """See ClaimKeeper."""
         self._keeper.delete_claim(cluster_id, node_id)

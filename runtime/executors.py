@@ -12,6 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
+from runtime.override import override
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -150,7 +152,7 @@ class Executors(Protocol):
         ...
 
 
-class ThreadPools:
+class ThreadPools(Executors):
     """Pools of threads; none starts before its first call."""
 
     __slots__ = ("_pools",)
@@ -159,23 +161,23 @@ class ThreadPools:
         self._pools: dict[str, ThreadPool] = {}
 
     @property
+    @override
     def commit(self) -> Pool:
-        """See `Executors`."""
         return self.pool(LOG_COMMIT, THREADS[LOG_COMMIT])
 
     @property
+    @override
     def reads(self) -> Pool:
-        """See `Executors`."""
         return self.pool(LOG_READS, THREADS[LOG_READS])
 
     @property
+    @override
     def background(self) -> Pool:
-        """See `Executors`."""
         return self.pool(LOG_BACKGROUND, THREADS[LOG_BACKGROUND])
 
     @property
+    @override
     def changes(self) -> Pool:
-        """See `Executors`."""
         return self.pool(LOG_CHANGES, THREADS[LOG_CHANGES])
 
     def pool(self, name: str, threads: int) -> Pool:
@@ -184,8 +186,8 @@ class ThreadPools:
             self._pools[name] = ThreadPool(name, threads)
         return self._pools[name]
 
+    @override
     def waiting(self) -> Mapping[str, int]:
-        """See `Executors`."""
         return {name: pool.waiting for name, pool in self._pools.copy().items()}
 
     def shutdown(self, *, wait: bool = True) -> None:

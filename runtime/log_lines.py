@@ -16,6 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TextIO
 
+from runtime.override import override
+
 LEVELS: Final[Mapping[str, int]] = MappingProxyType(
     {
         "DEBUG": logging.DEBUG,
@@ -121,8 +123,8 @@ class QuietStart(logging.Filter):
         for handler in logging.getLogger().handlers:
             handler.addFilter(self)
 
+    @override
     def filter(self, record: logging.LogRecord) -> bool:
-        """See logging."""
         name = record.name
         return (
             record.levelno != logging.INFO

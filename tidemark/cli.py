@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import click
 
+from runtime.override import override
 from tidemark.platforms import why_no_command
 
 _INTERRUPTED: Final = 130
@@ -94,12 +95,12 @@ class LazyGroup(click.Group):
         super().__init__(*args, **kwargs)
         self._module, self._names = module, names
 
+    @override
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """See click."""
         return sorted(self._names)
 
+    @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """See click."""
         if cmd_name not in self._names:
             return None
         if why := why_no_command(cmd_name):
@@ -109,19 +110,19 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    @override
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """See click."""
         with _pointed():
             return super().make_context(*args, **kwargs)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """See click; `topic`, `group` and `config` are known, too."""
+        """`topic`, `group` and `config` are known, too."""
         return super().resolve_command(ctx, [_SINGULARS.get(args[0], args[0]), *args[1:]])
 
+    @override
     def invoke(self, ctx: click.Context) -> Any:
-        """See click."""
         try:
             with _pointed():
                 return super().invoke(ctx)
@@ -137,7 +138,7 @@ class LazyGroup(click.Group):
             sys.exit(_INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See click: without loading any."""
+        """Without loading any."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(self._names.items()))
 

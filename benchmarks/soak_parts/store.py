@@ -16,6 +16,7 @@ from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from rsm_plugins.settings import Setting, choice, integer
+from runtime.override import override
 
 SAYS = "the soak's store fails now and then"
 REFUSED, SLOW, OUTAGE = 0.03, 0.02, 0.004
@@ -75,40 +76,40 @@ class FlakyStorageManager(LocalFsRemoteStorageManager):
         self._lock = threading.Lock()
         self._kept: list[object] = []
 
+    @override
     def open_store(self, values: Mapping[str, Any]) -> ObjectStore:
-        """See LayoutStorageManager."""
         self._faults, self._leak = Faults(Random(values["seed"])), values["leak"]
         return super().open_store(values)
 
+    @override
     def copy_log_segment_data(
         self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
     ) -> bytes | None:
-        """See RemoteStorageManager."""
         self._throw()
         return super().copy_log_segment_data(metadata, data)
 
+    @override
     def fetch_log_segment(
         self,
         metadata: RemoteLogSegmentMetadata,
         start_position: int,
         end_position: int | None = None,
     ) -> BinaryIO:
-        """See RemoteStorageManager."""
         self._throw()
         return super().fetch_log_segment(metadata, start_position, end_position)
 
+    @override
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        """See RemoteStorageManager."""
         self._throw()
         return super().fetch_index(metadata, index_type)
 
+    @override
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """See RemoteStorageManager."""
         self._throw()
         super().delete_log_segment_data(metadata)
 
+    @override
     def close(self) -> None:
-        """See RemoteStorageManager."""
         self._tell()
         super().close()
 

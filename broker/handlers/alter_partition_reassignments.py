@@ -90,7 +90,7 @@ def _answer(request: Any, errors: list[KafkaError | None]) -> Steps[Any]:
 
 
 def _refused(request: Any, error: Exception) -> Any:
-    """As in Kafka, an error of the whole request is set on each partition, too."""
+    """Set an error of the whole request on each partition too, as Kafka does."""
     code, text = int(code_of(error, "alter reassignments")), message_of(error)
     topics = [
         _Topic(

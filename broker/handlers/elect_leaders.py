@@ -79,7 +79,7 @@ def _answer(elected: list[ElectedTopic]) -> Steps[Any]:
 
 
 def _refused(request: Any, code: int, text: str | None) -> Any:
-    """As in Kafka, an error of the whole request is set on each partition.
+    """Set an error of the whole request on each partition, as Kafka does.
 
     Version 0 has no field for the whole.
     """

@@ -112,7 +112,7 @@ class DiskForecast:
         self._seen: dict[Path, tuple[Free, ...]] = {}
 
     def look(self) -> None:
-        """See what is free now; may wait for a disk."""
+        """Read the free bytes of each directory; may wait for a disk."""
         seen = {}
         for path in self._directories():
             now_ms = self._clock.monotonic_ms()

@@ -63,7 +63,7 @@ class Varints:
     def try_read(
         self, at: Ints, bytes_max: int = INT_BYTES
     ) -> tuple[Ints, Ints, NDArray[np.bool_] | None]:
-        """As `read`; and which are no longer than allowed (None: all)."""
+        """Read as `read` does; also return which are not too long (None: all)."""
         low = self.bytes.take(at, mode="clip")
         if low.max(initial=0) < 0x80:
             return VALUE.take(low), at + 1, None

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.dump.jsonl import write_lines
+from runtime.override import override
 
 FORMATS = ("jsonl", "parquet", "arrow")
 _PLAIN = ("key", "value")
@@ -72,12 +73,12 @@ class _Outlet(io.RawIOBase):
         self._out = out
         self.is_shut = False
 
+    @override
     def writable(self) -> bool:
-        """See io."""
         return True
 
+    @override
     def write(self, data: Any) -> int:
-        """See io."""
         if not self.is_shut:
             self._out.write(data)
         return len(data)

@@ -23,8 +23,9 @@ from pipeline.errors import (
     StoreUnreachableError,
 )
 from pipeline.jobs.place import Place
-from pipeline.jobs.table_ledger import CommitConflictError, Seen
+from pipeline.jobs.table_ledger import CommitConflictError, Seen, Table
 from pipeline.jobs.values import NO_DAY, Committed, DataFile, decode_committed, encode_committed
+from runtime.override import override
 from runtime.version import install_command
 
 DIRECTORY: Final = "offsets"
@@ -94,8 +95,8 @@ class _Last:
     mark: str
 
 
-class DeltaLakeTable:
-    """See `Table`."""
+class DeltaLakeTable(Table):
+    """A Delta Lake table; each export of an epoch is one transaction of its log."""
 
     def __init__(
         self, url: str, topic: str, schema: pa.Schema, place: Place, offsets: OffsetFiles
@@ -114,23 +115,23 @@ class DeltaLakeTable:
         self._app = f"tidemark/{topic}"
 
     @property
+    @override
     def name(self) -> str:
-        """See `Table`."""
         return self._url
 
     def mark(self, run: str) -> str:
-        """See `Table`: a number, as a transaction has nothing else."""
+        """A number, as a transaction has nothing else."""
         return str(int.from_bytes(hashlib.sha256(run.encode()).digest()[:6], "big"))
 
+    @override
     def look(self) -> Seen:
-        """See `Table`."""
         with _translated(self._url):
             return self._seen(self._load())
 
     def append(
         self, seen: Seen, run: str, committed: Committed, files: Sequence[tuple[str, DataFile]]
     ) -> None:
-        """See `Table`: two commits of one epoch both write its transaction, so one fails."""
+        """Two commits of one epoch both write its transaction, so one fails."""
         from deltalake import CommitProperties, Schema, Transaction
         from deltalake.exceptions import DeltaError
 
@@ -160,7 +161,7 @@ class DeltaLakeTable:
             raise CommitConflictError(f"{self._url}: the commit failed: {error}") from error
 
     def named_files(self, after: int) -> set[str]:
-        """See `Table`: all of the newest version, whose log is read in any case.
+        """All of the newest version, whose log is read in any case.
 
         Files that older versions alone name are removed by nobody but a vacuum.
         A run's files are added once and may be rewritten later; then they are gone from the newest
@@ -170,7 +171,7 @@ class DeltaLakeTable:
             return set(self._load().file_uris())
 
     def close(self) -> None:
-        """See `Table`: nothing is held."""
+        """Nothing is held."""
 
     def _load(self, version: int | None = None) -> Any:
         from deltalake import DeltaTable

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pipeline.errors import DamagedDataError
+from pipeline.jobs.ledger import Ledger
 from pipeline.jobs.place import Place
 from pipeline.jobs.values import (
     Committed,
@@ -21,6 +22,7 @@ from pipeline.jobs.values import (
     not_there,
 )
 from runtime.executors import Pool, ThreadPool
+from runtime.override import override
 
 LOG: Final = "_tidemark/log"
 STAGING: Final = "_tidemark/staging"
@@ -29,8 +31,8 @@ _TRIES: Final = 20
 _MOVES_AT_ONCE: Final = 8
 
 
-class DirectoryLedger:
-    """See `Ledger`."""
+class DirectoryLedger(Ledger):
+    """The ledger of an export to a directory: an entry for each committed run."""
 
     def __init__(self, place: Place, *, moves: Pool | None = None) -> None:
         """Take the directory; `moves` runs what moves files, a few threads if not given."""
@@ -38,35 +40,35 @@ class DirectoryLedger:
         self._began: dict[str, int] = {}
 
     @property
+    @override
     def place(self) -> Place:
-        """See `Ledger`."""
         return self._place
 
     @property
+    @override
     def target(self) -> str:
-        """See `Ledger`."""
         return self._place.url
 
     @property
     def suffix(self) -> str:
-        """See `Ledger`: no pattern like `**/*.parquet` finds files that are not committed."""
+        """No pattern like `**/*.parquet` finds files that are not committed."""
         return ".parquet.staged"
 
+    @override
     def staging(self, run: str) -> str:
-        """See `Ledger`."""
         return _staging(self._began[run], run)
 
+    @override
     def look(self) -> Committed | None:
-        """See `Ledger`."""
         last = self._last()
         return None if last is None else last.committed
 
+    @override
     def has_leftovers(self) -> bool:
-        """See `Ledger`."""
         return bool(self._place.names(STAGING))
 
     def begin(self, run: str, identity: Identity) -> Committed:
-        """See `Ledger`.
+        """Begin a run, in this order.
 
         1. The last entry's files are in place before the next entry is made, so no entry but the
            last can have files that are still to be moved.
@@ -93,10 +95,10 @@ class DirectoryLedger:
         )
 
     def commit(self, run: str, committed: Committed, files: Sequence[DataFile]) -> None:
-        """See `Ledger`.
+        """Make the entry of a run, and move its files into place.
 
-        Files are looked for first: an entry that names one that is nowhere would lose its rows.
-        They may be gone because the entry, or a later run's, is there; then its number is taken.
+        The files are looked for first: an entry that names a missing file would lose its rows. They
+        may be gone because the entry of this run, or of a later one, exists.
         """
         began = self._began[run]
         entry = Record(began + 1, run, committed, tuple(files))
@@ -114,13 +116,13 @@ class DirectoryLedger:
         self._move(entry)
         self._place.remove(self.staging(run))
 
+    @override
     def abandon(self, run: str) -> None:
-        """See `Ledger`."""
         if run in self._began:
             self._place.remove(self.staging(run))
 
     def close(self) -> None:
-        """See `Ledger`: nothing is held."""
+        """Nothing is held."""
 
     def _last(self) -> Record | None:
         names = [name for name in self._place.names(LOG) if _NAME.fullmatch(name)]

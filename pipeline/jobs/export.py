@@ -127,7 +127,7 @@ def export_to(
     schema: str | None,
     say: Say,
 ) -> Exported:
-    """As `export`, for a command: Spark, which takes 10 s, starts when all else is found right.
+    """Export for a command: Spark, which takes 10 s, starts once all else is checked.
 
     Args:
         start: gives the SparkSession, the same each time. It is not called where nothing is new.
@@ -199,7 +199,7 @@ class _Export:
         return replace(self._done, ends=dict(ends), only_brokers=only_brokers(ends, self._bounds))
 
     def _see_store(self, left: list[Step]) -> None:
-        """See that the store of what is to be read can be used from here, before Spark starts.
+        """Check that the store that is read can be used from here, before Spark starts.
 
         Raises:
             OptionError, StoreUnreachableError: see `pipeline.store.open_store`.

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pipeline.errors import DamagedDataError, PipelineError
 from pipeline.jobs.catalog_calls import CALL_S, CatalogCalls, library_errors, said
-from pipeline.jobs.table_ledger import CommitConflictError, Seen
+from pipeline.jobs.table_ledger import CommitConflictError, Seen, Table
 from pipeline.jobs.values import (
     NO_DAY,
     Committed,
@@ -21,6 +21,7 @@ from pipeline.jobs.values import (
     decode_committed,
     encode_committed,
 )
+from runtime.override import override
 
 _PREFIX: Final = "tidemark.export."
 _RETRIES: Final = "commit.retry.num-retries"
@@ -28,8 +29,8 @@ _FILE_S: Final = 1.0
 """More time for a commit for each file, whose footer is read."""
 
 
-class IcebergTable:
-    """See `Table`."""
+class IcebergTable(Table):
+    """An Iceberg table; each export of an epoch is one snapshot of it."""
 
     def __init__(
         self, catalog: Any, identifier: str, topic: str, calls: CatalogCalls | None = None
@@ -40,8 +41,8 @@ class IcebergTable:
         self._calls = calls or CatalogCalls(self.name)
 
     @property
+    @override
     def name(self) -> str:
-        """See `Table`."""
         return f"{self._catalog.name}.{self._identifier}"
 
     @property
@@ -50,22 +51,22 @@ class IcebergTable:
         found: str = self._calls.translated(lambda: self._load().location())
         return found.rstrip("/")
 
+    @override
     def mark(self, run: str) -> str:
-        """See `Table`."""
         return run
 
     def look(self) -> Seen:
-        """See `Table`.
+        """Read the last commit from the snapshots of the table.
 
-        The newest snapshot of ours among the ancestors of the current one counts. Where the oldest
-        ancestor that is kept has a parent, snapshots were expired: then the property counts.
+        The newest snapshot of ours among the ancestors of the current one counts. Where the
+        oldest ancestor kept has a parent, snapshots were expired: then the property counts.
         """
         return self._seen(self._calls.translated(self._load))
 
     def append(
         self, seen: Seen, run: str, committed: Committed, files: Sequence[tuple[str, DataFile]]
     ) -> None:
-        """See `Table`: the commit holds only for the snapshot that was looked at.
+        """The commit holds only for the snapshot that was looked at.
 
         Raises:
             PipelineError: the table cannot take the files.
@@ -93,7 +94,7 @@ class IcebergTable:
             raise CommitConflictError(f"{self.name}: the commit failed: {said(error)}") from error
 
     def named_files(self, after: int) -> set[str]:
-        """See `Table`.
+        """Files that the snapshots name.
 
         Files of later epochs are added by snapshots behind the newest ancestor that is of epoch
         `after` or earlier, or behind a state that was rolled back. So what that ancestor names is
@@ -102,7 +103,7 @@ class IcebergTable:
         return self._calls.translated(partial(self._named_files, after))
 
     def close(self) -> None:
-        """See `Table`; catalogues of older versions of pyiceberg hold nothing."""
+        """Catalogues of older versions of pyiceberg hold nothing."""
         close = getattr(self._catalog, "close", None)
         if close is not None:
             self._calls.translated(close)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from pipeline.errors import OptionError
+from runtime.override import override
 
 
 class Place(Protocol):
@@ -66,25 +67,25 @@ class Place(Protocol):
         ...
 
 
-class LocalPlace:
+class LocalPlace(Place):
     """A directory of this machine, or one that all machines mount."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.absolute()
 
     @property
+    @override
     def url(self) -> str:
-        """See `Place`."""
         return str(self._root)
 
+    @override
     def names(self, directory: str) -> list[str]:
-        """See `Place`."""
         with suppress(FileNotFoundError):
             return sorted(os.listdir(self._root / directory))
         return []
 
+    @override
     def files(self, directory: str) -> dict[str, int]:
-        """See `Place`."""
         found: dict[str, int] = {}
         top = self._root / directory
         for parent, _, names in os.walk(top):
@@ -94,12 +95,12 @@ class LocalPlace:
                     found[path.relative_to(top).as_posix()] = path.stat().st_size
         return found
 
+    @override
     def read(self, path: str) -> bytes:
-        """See `Place`."""
         return (self._root / path).read_bytes()
 
     def create(self, path: str, data: bytes) -> bool:
-        """See `Place`: a hard link is made of a whole file, or not at all."""
+        """A hard link is made of a whole file, or not at all."""
         target = self._root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
@@ -122,25 +123,25 @@ class LocalPlace:
         _sync_directories(target.parent, self._root)
         return True
 
+    @override
     def move(self, source: str, target: str) -> None:
-        """See `Place`."""
         to = self._root / target
         to.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
             (self._root / source).replace(to)
         _sync_directories(to.parent, self._root)
 
+    @override
     def remove(self, path: str) -> None:
-        """See `Place`."""
         full = self._root / path
         if full.is_dir():
             shutil.rmtree(full, ignore_errors=True)  # somebody else may be removing it, too
         else:
             full.unlink(missing_ok=True)
 
+    @override
     @contextmanager
     def writing(self, path: str) -> Iterator[BinaryIO]:
-        """See `Place`."""
         full = self._root / path
         full.parent.mkdir(parents=True, exist_ok=True)
         with full.open("xb") as file:
@@ -148,8 +149,8 @@ class LocalPlace:
             _sync(file)
         _sync_directories(full.parent, self._root)
 
+    @override
     def location(self, path: str) -> str:
-        """See `Place`."""
         return (self._root / path).as_uri()
 
 

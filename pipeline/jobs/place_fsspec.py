@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from pipeline.errors import MissingPackageError, OptionError, StoreUnreachableError
 from pipeline.jobs.place import LocalPlace, Place
+from runtime.override import override
 from runtime.version import install_command
 
 _S3: Final = ("s3", "s3a", "s3n")
@@ -42,7 +43,7 @@ def open_place(url: str) -> Place:
     )
 
 
-class _FsspecPlace:
+class _FsspecPlace(Place):
     """What both kinds share. The file system is opened in each process when it is needed."""
 
     protocol = ""
@@ -55,8 +56,8 @@ class _FsspecPlace:
         return type(self), (self._url,)
 
     @property
+    @override
     def url(self) -> str:
-        """See `Place`."""
         return self._url
 
     @property
@@ -83,15 +84,15 @@ class _FsspecPlace:
     def _path(self, path: str) -> str:
         return f"{self._url}/{path}"
 
+    @override
     def names(self, directory: str) -> list[str]:
-        """See `Place`."""
         with suppress(FileNotFoundError):
             found = self._fs.ls(self._path(directory), detail=False)
             return sorted(name for path in found if (name := path.rstrip("/").split("/")[-1]))
         return []
 
+    @override
     def files(self, directory: str) -> dict[str, int]:
-        """See `Place`."""
         found: dict[str, Any] = {}
         with suppress(FileNotFoundError):
             found = self._fs.find(self._path(directory), detail=True)
@@ -102,24 +103,24 @@ class _FsspecPlace:
             if path.startswith(prefix)
         }
 
+    @override
     def read(self, path: str) -> bytes:
-        """See `Place`."""
         data: bytes = self._fs.cat_file(self._path(path))
         return data
 
+    @override
     def remove(self, path: str) -> None:
-        """See `Place`."""
         with suppress(FileNotFoundError):
             self._fs.rm(self._path(path), recursive=True)
 
+    @override
     @contextmanager
     def writing(self, path: str) -> Iterator[BinaryIO]:
-        """See `Place`."""
         with self._fs.open(self._path(path), "wb") as file:
             yield file
 
+    @override
     def location(self, path: str) -> str:
-        """See `Place`."""
         return self._path(path)
 
 
@@ -132,7 +133,7 @@ class S3Place(_FsspecPlace):
         return {"use_listings_cache": False}
 
     def names(self, directory: str) -> list[str]:
-        """See `Place`; the first call of every export.
+        """The first call of every export.
 
         Raises:
             StoreUnreachableError: no credentials, or nobody answers.
@@ -144,8 +145,8 @@ class S3Place(_FsspecPlace):
         except BotoCoreError as error:
             raise StoreUnreachableError(f"{self._url}: {error}") from error
 
+    @override
     def create(self, path: str, data: bytes) -> bool:
-        """See `Place`."""
         try:
             self._fs.pipe_file(self._path(path), data, mode="create")
         except FileExistsError:
@@ -157,7 +158,7 @@ class S3Place(_FsspecPlace):
         return True
 
     def move(self, source: str, target: str) -> None:
-        """See `Place`: a copy, which appears whole, and then a deletion."""
+        """A copy, which appears whole, and then a deletion."""
         try:
             self._fs.cp_file(self._path(source), self._path(target))
         except FileNotFoundError:
@@ -175,7 +176,7 @@ class HdfsPlace(_FsspecPlace):
         return {"host": parts.hostname, "port": parts.port}
 
     def create(self, path: str, data: bytes) -> bool:
-        """See `Place`: of two renames to one name the second fails."""
+        """Of two renames to one name the second fails."""
         target = self._fs._strip_protocol(self._path(path))
         draft = f"{target}.{secrets.token_hex(8)}.draft"
         self._fs.makedirs(target.rpartition("/")[0], exist_ok=True)
@@ -192,16 +193,16 @@ class HdfsPlace(_FsspecPlace):
         with suppress(FileNotFoundError):
             self._fs.rm(full)
 
+    @override
     def move(self, source: str, target: str) -> None:
-        """See `Place`."""
         to = self._fs._strip_protocol(self._path(target))
         self._fs.makedirs(to.rpartition("/")[0], exist_ok=True)
         with suppress(FileNotFoundError):
             self._fs.client.rename(self._fs._strip_protocol(self._path(source)), to, True)
 
+    @override
     @contextmanager
     def writing(self, path: str) -> Iterator[BinaryIO]:
-        """See `Place`."""
         full = self._fs._strip_protocol(self._path(path))
         self._fs.makedirs(full.rpartition("/")[0], exist_ok=True)
         with super().writing(path) as file:

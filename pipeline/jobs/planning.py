@@ -108,7 +108,7 @@ def check_lineage(
     epochs: Mapping[int, int],
     found: Mapping[int, int | None],
 ) -> None:
-    """See that the log still has the last records that were exported.
+    """Check that the log still has the last records that were exported.
 
     Args:
         topic: for messages.

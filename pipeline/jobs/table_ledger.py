@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeVar
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from pipeline.errors import PipelineError, StoreUnreachableError
+from pipeline.jobs.ledger import Ledger
 from pipeline.jobs.place import Place
 from pipeline.jobs.values import (
     Committed,
@@ -21,6 +22,7 @@ from pipeline.jobs.values import (
     OvertakenError,
     not_there,
 )
+from runtime.override import override
 
 T = TypeVar("T")
 
@@ -89,8 +91,8 @@ class Table(Protocol):
         ...
 
 
-class TableLedger:
-    """See `Ledger`."""
+class TableLedger(Ledger):
+    """The ledger of an export to a table, whose own log has the commits."""
 
     def __init__(
         self, table: Table, place: Place, *, deadline_s: float = COMMIT_DEADLINE_S
@@ -107,34 +109,34 @@ class TableLedger:
         self._found: dict[str, Committed] = {}
 
     @property
+    @override
     def place(self) -> Place:
-        """See `Ledger`."""
         return self._place
 
     @property
+    @override
     def target(self) -> str:
-        """See `Ledger`."""
         return self._table.name
 
     @property
+    @override
     def suffix(self) -> str:
-        """See `Ledger`."""
         return ".parquet"
 
     def staging(self, run: str) -> str:
-        """See `Ledger`: files stay there."""
+        """Files stay there."""
         return f"data/{_directory(self._began[run], run)}"
 
+    @override
     def look(self) -> Committed | None:
-        """See `Ledger`."""
         return self._table.look().committed
 
+    @override
     def has_leftovers(self) -> bool:
-        """See `Ledger`."""
         return bool(self._place.names(MARKERS))
 
     def begin(self, run: str, identity: Identity) -> Committed:
-        """See `Ledger`.
+        """Begin a run, in this order.
 
         1. The marker is made before any file, and names the epoch that was seen.
         2. Where there are other markers, the epoch is raised: none of their runs can commit now.
@@ -159,8 +161,8 @@ class TableLedger:
 
         return self._retried(attempt)
 
+    @override
     def commit(self, run: str, committed: Committed, files: Sequence[DataFile]) -> None:
-        """See `Ledger`."""
         began, found = self._began[run], self._found[run]
         staging = self.staging(run)
         named = [(self._place.location(f"{staging}/{one.staged}"), one) for one in files]
@@ -194,12 +196,12 @@ class TableLedger:
         self._place.remove(f"{MARKERS}/{_directory(began, run)}")
 
     def abandon(self, run: str) -> None:
-        """See `Ledger`: only what the table does not name is removed."""
+        """Only what the table does not name is removed."""
         if run in self._began:
             self._clear([_directory(self._began[run], run)])  # once: somebody waits for the error
 
+    @override
     def close(self) -> None:
-        """See `Ledger`."""
         self._table.close()
 
     def _mark(self, run: str, epoch: int) -> None:

@@ -170,7 +170,7 @@ class Record:
 
 
 def encoded(committed: Committed) -> dict[str, Any]:
-    """As JSON values."""
+    """The fields as JSON values."""
     return {
         "identity": asdict(committed.identity),
         "offsets": _texts(committed.offsets),
@@ -187,7 +187,7 @@ def _numbers(texts: Mapping[str, Any]) -> dict[int, int]:
 
 
 def encode_committed(committed: Committed) -> str:
-    """As JSON that is short with many partitions: each snapshot of a table has it.
+    """Encode as JSON that stays short with many partitions: each snapshot of a table has it.
 
     `partitions` has a word for partition 0, 1, 2 and so on: the next offset, then `@` and the
     leader epoch before it where that was known; `-` where nothing was exported.

@@ -207,7 +207,7 @@ def _order(entry: SegmentEntry) -> tuple[int, bytes]:
 
 
 def _parts(meta: RemoteLogSegmentMetadata, own: dict[int, Span]) -> Sequence[Span]:
-    """As `parts_in`; nearly all segments are of one epoch and lie wholly on the chain."""
+    """Find the parts as `parts_in`; nearly all segments are of one epoch, wholly on the chain."""
     if len(meta.leader_epochs) == 1:
         span = own.get(meta.leader_epochs[0].epoch)
         if span is not None and span.first <= meta.start_offset and meta.end_offset <= span.last:

@@ -60,7 +60,7 @@ class LossRule:
     def apply_counted(
         self, partition: TopicPartition, first: int, last: int, count: int, reason: str
     ) -> None:
-        """As `apply`, where only `count` of the offsets `[first, last]` are gone."""
+        """Apply as `apply` does, where only `count` of the offsets `[first, last]` are gone."""
         if count <= 0:
             return
         text = f"{partition}: offsets {first} to {last} cannot be read: {reason}"

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from pipeline.values import Source, Split
+from runtime.override import override
 
 _SOURCES_MAX = 8
 """So many are kept unpacked: a process works for few queries at a time."""
@@ -36,8 +37,8 @@ class SplitPartition(InputPartition):
         """Where the bytes are."""
         return _unpacked(self.packed_source)
 
+    @override
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes, bytes]]:
-        """See pickle."""
         return _restored, (pickle.dumps(self.split, pickle.HIGHEST_PROTOCOL), self.packed_source)
 
     def __repr__(self) -> str:

@@ -42,7 +42,7 @@ class BatchReader(Shipped, DataSourceReader):
 
     @without_stack
     def partitions(self) -> list[InputPartition]:
-        """See Spark; runs on the driver, once a query.
+        """Runs on the driver, once a query.
 
         Raises:
             PipelineError: the log cannot be read as asked.
@@ -56,7 +56,7 @@ class BatchReader(Shipped, DataSourceReader):
         return tasks_of(plan.splits, source)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """See Spark; runs on an executor."""
+        """Runs on an executor."""
         return read_rows(partition, self._columns)
 
     def _plan(self, tiered: Any) -> Plan:

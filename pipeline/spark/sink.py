@@ -24,6 +24,7 @@ from pipeline.spark.driver_log import driver_log
 from pipeline.spark.sink_options import SinkSettings, sink_settings, sink_warnings
 from pipeline.spark.sink_producer import check_client, produce
 from pipeline.spark.sink_rows import RowShape, records_of_batches, records_of_rows, row_shape
+from runtime.override import override
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,8 @@ class _Sink(Shipped):
 class BatchSink(_Sink, DataSourceArrowWriter):
     """Writes the rows of a DataFrame once (or, after failed attempts, more often)."""
 
+    @override
     def write(self, iterator: Iterator[Any]) -> Written:
-        """See Spark."""
         return Written(produce(records_of_batches(iterator, self._shape), self._settings))
 
 
@@ -55,8 +56,8 @@ _ARROW_STREAM: Any = getattr(datasource, "DataSourceStreamArrowWriter", None)
 class StreamSink(_Sink, _ARROW_STREAM or DataSourceStreamWriter):  # type: ignore[misc]
     """Writes the rows of each micro-batch."""
 
+    @override
     def write(self, iterator: Iterator[Any]) -> Written:
-        """See Spark."""
         read = records_of_rows if _ARROW_STREAM is None else records_of_batches
         return Written(produce(read(iterator, self._shape), self._settings))
 

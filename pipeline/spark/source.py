@@ -15,6 +15,7 @@ from pyspark.sql.datasource import (
 
 from pipeline.errors import without_stack
 from pipeline.shipping import Shipped
+from runtime.override import override
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +58,7 @@ class TidemarkSource(Shipped, DataSource):
 
     @without_stack
     def reader(self, schema: "StructType") -> DataSourceReader:
-        """See Spark.
+        """Make a reader of a snapshot.
 
         Raises:
             OptionError: an option or the schema is wrong, or filters cannot be pushed here.
@@ -66,16 +67,16 @@ class TidemarkSource(Shipped, DataSource):
 
         return batch_reader(self.options, schema)
 
+    @override
     @without_stack
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802
-        """See Spark."""
         from pipeline.spark.reading import stream_reader
 
         return stream_reader(self.options, schema)
 
     @without_stack
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
-        """See Spark.
+        """Make a writer of one batch.
 
         Raises:
             OptionError: an option or a column is wrong, or the mode is overwrite.
@@ -88,7 +89,7 @@ class TidemarkSource(Shipped, DataSource):
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: "StructType", overwrite: bool
     ) -> DataSourceStreamWriter:
-        """See Spark.
+        """Make a writer of a stream, one batch after the other.
 
         Raises:
             OptionError: an option or a column is wrong.

@@ -24,6 +24,7 @@ from pipeline.spark.reader import read_rows
 from pipeline.spark.schema import columns_of
 from pipeline.spark.stream import Stream
 from runtime.clock import SystemClock
+from runtime.override import override
 
 _StreamOffsets = dict[str, dict[str, int]]
 
@@ -40,21 +41,21 @@ class PlainStreamReader(Shipped, DataSourceStreamReader):
         """Without what is open."""
         return {**self.__dict__, "_stream": None}
 
+    @override
     @without_stack
     def initialOffset(self) -> _StreamOffsets:  # noqa: N802 - Spark's name
-        """See Spark."""
         return to_map(self._driver().initial())
 
     @without_stack
     def latestOffset(self) -> _StreamOffsets:  # type: ignore[override]  # noqa: N802
-        """See Spark; before 4.2 there is no start and no limit."""
+        """Before 4.2 there is no start and no limit."""
         return to_map(self._driver().latest(None, limited=False))
 
     @without_stack
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> list[InputPartition]:
-        """See Spark; also called with one offset twice, when a query continues."""
+        """Also called with one offset twice, when a query continues."""
         found = self._driver().plan(from_map(start), from_map(end))
         if found is None:
             return []
@@ -62,11 +63,11 @@ class PlainStreamReader(Shipped, DataSourceStreamReader):
         return tasks_of(plan.splits, source)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """See Spark; runs on an executor."""
+        """Runs on an executor."""
         return read_rows(partition, columns_of(self._schema, None))
 
     def stop(self) -> None:
-        """See Spark; it need not be called."""
+        """It need not be called."""
         if self._stream is not None:
             self._stream.close()
 

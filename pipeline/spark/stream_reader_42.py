@@ -14,6 +14,7 @@ from pipeline.errors import without_stack
 from pipeline.spark.limits import Rates
 from pipeline.spark.options_values import from_map, to_map
 from pipeline.spark.stream_reader import PlainStreamReader
+from runtime.override import override
 
 
 class LimitedStreamReader(PlainStreamReader, SupportsTriggerAvailableNow):
@@ -21,29 +22,29 @@ class LimitedStreamReader(PlainStreamReader, SupportsTriggerAvailableNow):
 
     @without_stack
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """See Spark; no limit has two bounds, so `latestOffset` reads the options itself."""
+        """No limit has two bounds, so `latestOffset` reads the options itself."""
         rates = self._driver().rates
         if rates.most is not None:
             return ReadMaxRows(rates.most)
         return ReadAllAvailable() if rates.least is None else ReadMinRows(rates.least)
 
+    @override
     @without_stack
     def latestOffset(  # type: ignore[override]  # noqa: N802 - Spark's name
         self, start: Mapping[str, object], limit: ReadLimit
     ) -> dict[str, dict[str, int]]:
-        """See Spark."""
         limited = not isinstance(limit, ReadAllAvailable)
         return to_map(self._driver().latest(from_map(start), limited=limited))
 
+    @override
     @without_stack
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
-        """See Spark."""
         found = self._driver().latest_seen()
         return None if found is None else to_map(found)
 
+    @override
     @without_stack
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """See Spark."""
         self._driver().stop_at_what_is_there()
 
     def _check_version(self, rates: Rates) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
 from pipeline.errors import SKIP_LOST, DamagedDataError, OptionError
+from pipeline.log import TieredLog
 from pipeline.plan.live import LiveIndex
 from pipeline.plan.pieces import Tiers, stretches
 from pipeline.plan.planning import Known, make_plan
@@ -34,6 +35,7 @@ from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from runtime.clock import Clock
 from runtime.collector import resting_collector
+from runtime.override import override
 
 _LISTING_MS = 30_000
 _LISTING_SHARE = 3
@@ -64,7 +66,7 @@ class _Partition:
 def check_log_starts(
     starts: Iterable[TopicPartition], found: Collection[TopicPartition], topics: Collection[str]
 ) -> None:
-    """See that each log start is of a partition that is there: a typo would show deleted records.
+    """Check that each log start is of an existing partition: a typo would show deleted records.
 
     Args:
         starts: partitions that a start was given for.
@@ -90,8 +92,8 @@ def check_log_starts(
             )
 
 
-class BucketLog:
-    """See TieredLog."""
+class BucketLog(TieredLog):
+    """The tiered log as the objects of the store have it, without a cluster."""
 
     def __init__(self, where: Where, address: StoreAddress, clock: Clock) -> None:
         """Open the store and list it.
@@ -125,17 +127,17 @@ class BucketLog:
     # ------------------------------------------------------------------ TieredLog
 
     @property
+    @override
     def source(self) -> Source:
-        """See TieredLog."""
         return self._source
 
+    @override
     def topics(self) -> list[str]:
-        """See TieredLog."""
         self._refresh()
         return sorted(self._copies.topics())
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """See TieredLog; partitions of which nothing was copied are not known."""
+        """Partitions of which nothing was copied are not known."""
         self._refresh()
         found = sorted(
             TopicPartition(name, number)
@@ -147,31 +149,31 @@ class BucketLog:
             self._are_starts_checked = True
         return found
 
+    @override
     def topic_id(self, topic: str) -> bytes:
-        """See TieredLog."""
         self._refresh()
         return self._copies.topic_id(topic)
 
+    @override
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """See TieredLog."""
         return {
             partition: self._start(partition, one)
             for partition, one in self._known(partitions).items()
         }
 
+    @override
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """See TieredLog."""
         self._refresh()
         return self.remote_ends(partitions)
 
+    @override
     def remote_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """See TieredLog."""
         return self._ends(self._known(partitions))
 
+    @override
     def epochs_before(
         self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """See TieredLog."""
         return {
             partition: epoch_at(one.chain, offsets[partition] - 1)
             if one.range.start < offsets[partition] <= one.range.end
@@ -179,10 +181,10 @@ class BucketLog:
             for partition, one in self._known(offsets).items()
         }
 
+    @override
     def offsets_at(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """See TieredLog."""
         known = self._known(times_ms)
         ends = self._ends(known)
 
@@ -196,9 +198,9 @@ class BucketLog:
         wanted = list(times_ms)
         return dict(zip(wanted, self._indexes.side_by_side(find, wanted), strict=True))
 
+    @override
     @resting_collector()  # a plan makes very many values, and no cycles
     def plan(self, ranges: Mapping[TopicPartition, OffsetRange], limits: SplitLimits) -> Plan:
-        """See TieredLog."""
         held = self._known(ranges)
         ends = self._ends(held)
         runs_of = {
@@ -229,8 +231,8 @@ class BucketLog:
             warnings=warnings,
         )
 
+    @override
     def close(self) -> None:
-        """See TieredLog."""
         self._indexes.close()
         self._store.close()
 

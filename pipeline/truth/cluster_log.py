@@ -45,6 +45,7 @@ from pipeline.cluster.questions import (
     tiered_topics,
 )
 from pipeline.errors import OptionError, TopicReplacedError
+from pipeline.log import TieredLog
 from pipeline.plan.live import LiveIndex, LiveRun
 from pipeline.plan.pieces import Tiers, stretches
 from pipeline.plan.planning import Known, make_plan
@@ -64,6 +65,7 @@ from pipeline.values import (
 from rsm_plugins.api import RemoteStorageManager
 from runtime.clock import Clock
 from runtime.collector import resting_collector
+from runtime.override import override
 
 _ROUNDS_S = 60.0
 _ROUNDS_MIN = 5
@@ -90,8 +92,8 @@ class _Round:
     ends: Mapping[TopicPartition, int]
 
 
-class ClusterLog:
-    """See TieredLog."""
+class ClusterLog(TieredLog):
+    """The tiered log as brokers and metadata topic have it."""
 
     def __init__(self, where: Where, clock: Clock) -> None:
         """Reach the cluster.
@@ -126,8 +128,8 @@ class ClusterLog:
     # ------------------------------------------------------------------ TieredLog
 
     @property
+    @override
     def source(self) -> Source:
-        """See TieredLog."""
         if self._source is None:
             self._source = Source(
                 self._where.store or self._store_of_brokers(),
@@ -139,12 +141,12 @@ class ClusterLog:
         return self._source
 
     def topics(self) -> list[str]:
-        """See TieredLog; the topic of the remote tier itself is excluded."""
+        """The topic of the remote tier itself is excluded."""
         cluster = self._asker.again(lambda: self._not_older(self._asker.look(), None))
         return sorted(set(cluster.topics) - {REMOTE_LOG_METADATA_TOPIC})
 
+    @override
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """See TieredLog."""
         cluster = self._look(wanted := set(topics))
         return sorted(
             TopicPartition(name, number)
@@ -152,21 +154,21 @@ class ClusterLog:
             for number in cluster.topic(name).leaders
         )
 
+    @override
     def topic_id(self, topic: str) -> bytes:
-        """See TieredLog."""
         self._look([topic])
         return self._ids[topic]
 
+    @override
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """See TieredLog."""
         return self._special(partitions, EARLIEST)
 
+    @override
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """See TieredLog."""
         return self._special(partitions, LATEST)
 
     def remote_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """See TieredLog; for committed records: as far as the remote tier can tell them."""
+        """For committed records: as far as the remote tier can tell them."""
         found = self._round(set(partitions))
         ends = dict(found.log_starts)
         first = dict[TopicPartition, list[LiveRun]]()  # the stretch that begins at log start
@@ -184,11 +186,10 @@ class ClusterLog:
             ends[partition] = max(ends[partition], end)
         return ends
 
+    @override
     def epochs_before(
         self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """See TieredLog."""
-
         def ask() -> dict[TopicPartition, int | None]:
             leader_epochs = self._leader_epochs(offsets)
             starts = self._special(offsets, EARLIEST)
@@ -197,18 +198,18 @@ class ClusterLog:
 
         return _repeated(ask)
 
+    @override
     def offsets_at(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """See TieredLog."""
         found = self._asked({one: max(0, time_ms) for one, time_ms in times_ms.items()})
         return {
             partition: one.offset if one.offset >= 0 else None for partition, one in found.items()
         }
 
+    @override
     @resting_collector()  # a plan makes very many values, and no cycles
     def plan(self, ranges: Mapping[TopicPartition, OffsetRange], limits: SplitLimits) -> Plan:
-        """See TieredLog."""
         found = self._round(set(ranges))
         cluster = self._asker.again(lambda: self._asker.cluster)
         known = {}
@@ -242,8 +243,8 @@ class ClusterLog:
             else (),
         )
 
+    @override
     def close(self) -> None:
-        """See TieredLog."""
         self._indexes.close()
         self._metadata.close()
         self._asker.close()

@@ -117,12 +117,12 @@ class HeldPasses:
         self._look()
 
     def forget(self, key: PartitionKey) -> None:
-        """See StoreWaits."""
+        """The partition is no longer ours."""
         self._held.pop(key, None)
         self._unserved.discard(key)
 
     def try_all(self) -> None:
-        """See StoreWaits."""
+        """Let all try the store at once, as if it had never failed: for a pass on request."""
         self.gate.open()
         self._look()
 

@@ -36,7 +36,7 @@ CLAIMS_MAX = 16
 ones."""
 
 WRITTEN = 1
-"""As the floor of the claims. No claim is that low: each is at least the clock's milliseconds."""
+"""A floor of claims below any claim: each claim is at least the clock's milliseconds."""
 
 CLAIM_SPREAD = 1_000
 """Range of the random part of a claim."""

@@ -9,6 +9,8 @@ from collections.abc import Hashable, Iterator
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
+from runtime.override import override
+
 K = TypeVar("K", bound=Hashable)
 
 PROTECTED_SHARE = 0.5
@@ -35,30 +37,30 @@ class EvictionPolicy(Protocol[K]):
         ...
 
 
-class LruPolicy(Generic[K]):
+class LruPolicy(EvictionPolicy[K]):
     """Evicts the least recently used key first. One reader of a whole log empties the cache."""
 
     def __init__(self) -> None:
         self._order: OrderedDict[K, int] = OrderedDict()
 
+    @override
     def add(self, key: K, size_bytes: int) -> None:
-        """See EvictionPolicy."""
         self._order[key] = size_bytes
 
+    @override
     def enter(self, key: K) -> None:
-        """See EvictionPolicy."""
         self._order.move_to_end(key)
 
+    @override
     def remove(self, key: K, *, evicted: bool = True) -> None:
-        """See EvictionPolicy."""
         del self._order[key]
 
+    @override
     def victims(self) -> Iterator[K]:
-        """See EvictionPolicy."""
         return iter(self._order)
 
 
-class ScanResistantPolicy(Generic[K]):
+class ScanResistantPolicy(EvictionPolicy[K]):
     """Chunks read by two or more readers are protected from eviction by one-pass scans.
 
     A new key is *unread* until a reader reaches it, then *on probation*, and with a second reader
@@ -80,15 +82,15 @@ class ScanResistantPolicy(Generic[K]):
         self._protected, self._ghosts = _Queue[K](), _Queue[K]()
         self._returned: set[K] = set()  # unread keys that were ghosts
 
+    @override
     def add(self, key: K, size_bytes: int) -> None:
-        """See EvictionPolicy."""
         self._unread.push(key, size_bytes)
         if key in self._ghosts.sizes:
             self._ghosts.pop(key)
             self._returned.add(key)
 
+    @override
     def enter(self, key: K) -> None:
-        """See EvictionPolicy."""
         if key in self._protected.sizes:
             self._protected.sizes.move_to_end(key)
         elif key in self._probation.sizes:
@@ -103,8 +105,8 @@ class ScanResistantPolicy(Generic[K]):
                 break
             self._probation.push(*self._protected.pop_first())
 
+    @override
     def remove(self, key: K, *, evicted: bool = True) -> None:
-        """See EvictionPolicy."""
         self._returned.discard(key)
         for queue in (self._unread, self._protected):
             if key in queue.sizes:
@@ -116,8 +118,8 @@ class ScanResistantPolicy(Generic[K]):
             while self._ghosts.total > self._capacity:
                 self._ghosts.pop_first()
 
+    @override
     def victims(self) -> Iterator[K]:
-        """See EvictionPolicy."""
         excess, forgotten = self._unread.total - int(self._capacity * UNREAD_SHARE), 0
         for size_bytes in self._unread.sizes.values():
             if excess <= 0:

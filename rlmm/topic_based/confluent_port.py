@@ -40,6 +40,7 @@ from rlmm.topic_based.topic_port import (
     Diverged,
     ReachedEnd,
     TopicEvent,
+    TopicPort,
     TopicRecord,
     TopicUnavailableError,
     Unreadable,
@@ -48,6 +49,7 @@ from rlmm.topic_based.topic_port import (
 from runtime.clock import Clock, SystemClock
 from runtime.health_reasons import HEALTHY, HealthReason, HealthText
 from runtime.log_context import Outage
+from runtime.override import override
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +135,7 @@ class Refusals:
         return HealthReason.TIER_REFUSED.text(error=shown, topic=REMOTE_LOG_METADATA_TOPIC)
 
 
-class ConfluentPort:
+class ConfluentPort(TopicPort):
     """The TopicPort of the real topic.
 
     Attributes:
@@ -202,12 +204,12 @@ class ConfluentPort:
         self._confirmed_again: dict[int, int] = {}  # by partition: offset of the last check
         self._outage = Outage(log, "reading the metadata topic")
 
+    @override
     def refused(self) -> HealthText:
-        """See TopicPort."""
         return self._refusals.recent()
 
+    @override
     def connect(self) -> int:
-        """See TopicPort."""
         try:
             found = self._producer.list_topics(REMOTE_LOG_METADATA_TOPIC, timeout=_LOOKUP_SECONDS)
         except KafkaException as e:
@@ -218,8 +220,8 @@ class ConfluentPort:
             raise TopicUnavailableError(f"{REMOTE_LOG_METADATA_TOPIC}: {error}")
         return len(topic.partitions)
 
+    @override
     def assign(self, positions: Mapping[int, Position]) -> None:
-        """See TopicPort."""
         self._positions = dict(positions)
         self._unconfirmed = {n for n, position in positions.items() if position.offset > 0}
         self._confirmed_again = {}
@@ -230,9 +232,8 @@ class ConfluentPort:
             ]
         )
 
+    @override
     def append(self, partition: int, value: bytes, on_done: Callable[[AppendResult], None]) -> None:
-        """See TopicPort."""
-
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 offset = message.offset()
@@ -266,8 +267,8 @@ class ConfluentPort:
             self.failure = str(error)
         return bool(is_fatal)
 
+    @override
     def ask_end(self, partition: int, on_done: Callable[[int | None], None]) -> None:
-        """See TopicPort."""
         self._ends.append((partition, on_done))
 
     def _ask_ends(self) -> None:
@@ -291,8 +292,8 @@ class ConfluentPort:
         end = None if answer.exception() is not None else answer.result().offset
         self._end_answers.put(partial(on_done, end))
 
+    @override
     def poll(self, timeout_ms: int) -> list[TopicEvent]:
-        """See TopicPort."""
         self._ask_ends()
         while not self._end_answers.empty():
             self._end_answers.get()()
@@ -310,8 +311,8 @@ class ConfluentPort:
         self._serve(0)
         return events
 
+    @override
     def close(self) -> None:
-        """See TopicPort."""
         try:
             self._producer.flush(_FLUSH_SECONDS)
         except KafkaException as e:

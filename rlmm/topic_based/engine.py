@@ -185,7 +185,7 @@ class MetadataEngine:
     # ------------------------------------------------------------------ roles
 
     def catch_up(self, partition: TopicIdPartition) -> "Future[None]":
-        """See RemoteLogMetadataManager."""
+        """Completes once the records that the topic holds at the call are read."""
         done = running_future()
         with self._locked():
             role = self._roles.get(partition_key(partition))
@@ -202,14 +202,14 @@ class MetadataEngine:
         return done
 
     def carry(self, partition: TopicIdPartition, fence: Fence, log_start: int) -> None:
-        """See RemoteLogMetadataManager."""
+        """Carry `log_start` in each further record of this owner."""
         with self._lock:
             role = self._roles.get(partition_key(partition))
             if role is not None and role.fence == fence and role.is_ready:
                 role.log_start = max(role.log_start, log_start)
 
     def on_lost_records(self, listener: Callable[[TopicIdPartition], None]) -> None:
-        """See RemoteLogMetadataManager."""
+        """Call `listener` for each owned or followed partition of which the topic lost records."""
         with self._lock:
             self._on_lost_records.append(listener)
 

@@ -71,7 +71,7 @@ class Lookups:
             return self._store.entry(self._readable_home(key), key, id.id)
 
     def history(self, partition: TopicIdPartition) -> PartitionHistory:
-        """See RemoteLogMetadataManager."""
+        """Facts beyond the states of the segments; None: this manager keeps no history."""
         key = partition_key(partition)
         with self._lock:
             role, home = self._roles.get(key), self._readable_home(key)
@@ -81,7 +81,7 @@ class Lookups:
             return history_of(facts, self._views.get(home, key).entries())
 
     def led_partitions(self) -> list[PartitionDeletion]:
-        """See RemovesDeletedTopics."""
+        """User partitions whose deletion this broker may decide, without completed deletions."""
         with self._lock:
             return [
                 deletion
@@ -91,7 +91,7 @@ class Lookups:
             ]
 
     def finished_partitions(self, topic_ids: frozenset[bytes]) -> list[PartitionDeletion]:
-        """See RemovesDeletedTopics."""
+        """The partitions of these topics whose deletion is complete: mostly none."""
         found = list[PartitionDeletion]()
         with self._lock:
             numbers = list(self._tracked)
@@ -114,13 +114,13 @@ class Lookups:
         return tuple(reason for _, reason in sorted(reasons) if reason)
 
     def leads_all(self) -> bool:
-        """See RemovesDeletedTopics."""
+        """Whether `led_partitions` covers the whole metadata topic."""
         with self._lock:
             validated = sum(tracked.may_validate for tracked in self._tracked.values())
             return validated == self._partition_count
 
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
-        """See RemovesDeletedTopics."""
+        """The deletion state of one user partition; None if no record names it."""
         key = partition_key(partition)
         with self._lock:
             facts = self._store.facts(self._readable_home(key), key)

@@ -41,6 +41,7 @@ from runtime.clock import Clock, SystemClock
 from runtime.executors import spawn_thread
 from runtime.health_reasons import HEALTHY, HealthText
 from runtime.incidents import Incident
+from runtime.override import override
 from runtime.rng import Rng, SystemRng
 
 log = logging.getLogger(__name__)
@@ -104,16 +105,16 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
 
     # ------------------------------------------------------------------ start and end
 
+    @override
     def use_clock(self, clock: Clock) -> None:
-        """See RemoteLogMetadataManager."""
         self._clock = clock
 
+    @override
     def check(self, configs: Mapping[str, str]) -> None:
-        """See RemoteLogMetadataManager."""
         parse(configs, is_reachable=False)
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See RemoteLogMetadataManager."""
         settings = parse(configs)
         self._settings = settings
         self._port = self._port_factory(settings)
@@ -138,8 +139,8 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
         if damage is not None:  # found by any thread
             self._fail(f"its cache is damaged, and is read again from the topic: {damage}")
 
+    @override
     def close(self) -> None:
-        """See RemoteLogMetadataManager."""
         self._stop.set()
         self._stopped.wait(_JOIN_SECONDS)
         self._fail("closed")
@@ -150,6 +151,7 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
 
     # ------------------------------------------------------------------ roles and writes
 
+    @override
     def own(
         self,
         partition: TopicIdPartition,
@@ -157,23 +159,22 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
         metadata_offset: int = -1,
         unclean_epoch: int = -1,
     ) -> "Future[None]":
-        """See RemoteLogMetadataManager."""
         role = Role(
             partition, fence, running_future(), metadata_offset, unclean_epoch=unclean_epoch
         )
         return self._take_role(role)
 
+    @override
     def carry(self, partition: TopicIdPartition, fence: Fence, log_start: int) -> None:
-        """See RemoteLogMetadataManager."""
         if self._engine is not None:
             self._engine.carry(partition, fence, log_start)
 
+    @override
     def follow(self, partition: TopicIdPartition) -> "Future[None]":
-        """See RemoteLogMetadataManager."""
         return self._take_role(Role(partition, None, running_future()))
 
+    @override
     def catch_up(self, partition: TopicIdPartition) -> "Future[None]":
-        """See RemoteLogMetadataManager."""
         engine = self._engine
         if self._failure is None and engine is not None:
             return engine.catch_up(partition)
@@ -181,40 +182,40 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
         done.set_exception(MetadataNotReadyError(self._failure or "not connected yet"))
         return done
 
+    @override
     def on_lost_records(self, listener: Callable[[TopicIdPartition], None]) -> None:
-        """See RemoteLogMetadataManager."""
         with self._lock:
             self._on_lost_records.append(listener)
             if self._engine is not None:
                 self._engine.on_lost_records(listener)
 
+    @override
     def release(self, partition: TopicIdPartition) -> None:
-        """See RemoteLogMetadataManager."""
         with self._lock:
             former = None if self._failure else self._asked.release(partition)
         if former is not None:
             former.done.set_exception(MetadataNotReadyError(f"released: {partition}"))
 
+    @override
     def lead(self, metadata_partitions: Iterable[int] | None) -> None:
-        """See RemoteLogMetadataManager."""
         with self._lock:
             self._led = None if metadata_partitions is None else set(metadata_partitions)
             if self._engine is not None:
                 self._engine.lead(self._led_numbers(self._engine))
 
+    @override
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """See RemoteLogMetadataManager."""
         engine = self._engine
         return self._failure is None and engine is not None and engine.lookups.is_ready(partition)
 
+    @override
     def add(
         self, metadata: RemoteLogSegmentMetadata, fence: Fence, metadata_offset: int
     ) -> "Future[None]":
-        """See RemoteLogMetadataManager."""
         return self._write(SegmentAdded(metadata, Stamp(fence, metadata_offset)))
 
+    @override
     def update(self, update: SegmentUpdate, fence: Fence, metadata_offset: int) -> "Future[None]":
-        """See RemoteLogMetadataManager."""
         if update.custom_metadata is None:
             # Kafka's readers drop a value that an update does not repeat
             with suppress(MetadataNotReadyError):
@@ -223,10 +224,10 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
                     update = replace(update, custom_metadata=known.custom_metadata)
         return self._write(SegmentUpdated(update, Stamp(fence, metadata_offset)))
 
+    @override
     def put_partition_delete(
         self, partition: TopicIdPartition, state: PartitionDeleteState
     ) -> "Future[None]":
-        """See RemovesDeletedTopics."""
         assert self._settings is not None, "configure comes first"
         now_ms = self._clock.wall_ms()
         stamp = Stamp(REMOVER_FENCE)
@@ -236,41 +237,41 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
 
     # ------------------------------------------------------------------ look-ups
 
+    @override
     def segment(self, id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
-        """See RemoteLogMetadataManager."""
         entry = self._entry(id)
         return None if entry is None else entry.metadata
 
+    @override
     def segment_for(
         self, partition: TopicIdPartition, epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        """See RemoteLogMetadataManager."""
         with self._lookups().view(partition) as view:
             return view.segment_for(epoch, offset)
 
+    @override
     def next_segment(
         self, partition: TopicIdPartition, epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        """See RemoteLogMetadataManager."""
         with self._lookups().view(partition) as view:
             return view.next_segment(epoch, offset)
 
+    @override
     def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: int) -> int | None:
-        """See RemoteLogMetadataManager."""
         with self._lookups().view(partition) as view:
             return view.highest_offset_for_epoch(epoch)
 
+    @override
     def list_segments(
         self, partition: TopicIdPartition, epoch: int | None = None
     ) -> Iterator[RemoteLogSegmentMetadata]:
-        """See RemoteLogMetadataManager."""
         with self._lookups().view(partition) as view:
             return iter(view.segments(epoch))
 
     def aborting_segments(
         self, partition: TopicIdPartition, offset: int
     ) -> Iterator[RemoteLogSegmentMetadata]:
-        """See RemoteLogMetadataManager; the lock is held for a few at a time."""
+        """The lock is held for a few at a time."""
         after: tuple[int, bytes] | None = None
         while True:
             with self._lookups().view(partition) as view:
@@ -280,46 +281,46 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
                 return
             after = some[-1].start_offset, some[-1].id.id
 
+    @override
     def finished_order(self, id: RemoteLogSegmentId) -> int | None:
-        """See RemoteLogMetadataManager."""
         entry = self._entry(id)
         return None if entry is None else entry.finished_order
 
+    @override
     def started_seen_ms(self, id: RemoteLogSegmentId) -> int | None:
-        """See RemoteLogMetadataManager."""
         entry = self._entry(id)
         return None if entry is None else entry.started_seen_ms
 
+    @override
     def history(self, partition: TopicIdPartition) -> PartitionHistory | None:
-        """See RemoteLogMetadataManager."""
         return self._lookups().history(partition)
 
+    @override
     def led_partitions(self) -> list[PartitionDeletion]:
-        """See RemovesDeletedTopics."""
         return [] if self._engine is None else self._engine.lookups.led_partitions()
 
+    @override
     def finished_partitions(self, topic_ids: frozenset[bytes]) -> list[PartitionDeletion]:
-        """See RemovesDeletedTopics."""
         engine = self._engine
         return [] if engine is None else engine.lookups.finished_partitions(topic_ids)
 
+    @override
     def unreadable(self) -> tuple[HealthText, ...]:
-        """See RemoteLogMetadataManager."""
         now_ms, engine = self._clock.monotonic_ms(), self._engine
         reasons = () if engine is None else engine.lookups.unreadable(now_ms)
         refused = HEALTHY if self._port is None else self._port.refused()
         return (refused, *reasons) if refused else reasons
 
+    @override
     def leads_all(self) -> bool:
-        """See RemovesDeletedTopics."""
         return self._engine is not None and self._engine.lookups.leads_all()
 
+    @override
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
-        """See RemovesDeletedTopics."""
         return self._lookups().deletion(partition)
 
+    @override
     def counts(self) -> dict[str, int]:
-        """See RemoteLogMetadataManager."""
         engine = self._engine
         if engine is None:
             return {}
@@ -328,8 +329,8 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
         skipped = {f"skipped {reason}": n for reason, n in counts.skipped.items()}
         return {"read": counts.read, **refused, **skipped}
 
+    @override
     def failure(self) -> str | None:
-        """See RemoteLogMetadataManager."""
         return self._failure
 
     # ------------------------------------------------------------------ inside

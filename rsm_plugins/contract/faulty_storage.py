@@ -19,6 +19,7 @@ from rsm_plugins.api import (
 )
 from rsm_plugins.contract.samples import BreakingFile
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from runtime.override import override
 
 T = TypeVar("T")
 
@@ -109,14 +110,14 @@ class FaultyStorage(RemoteStorageManager):
         if gate is not None:
             gate.set()
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See RemoteStorageManager."""
         self._inner.configure(configs)
 
+    @override
     def copy_log_segment_data(
         self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
     ) -> bytes | None:
-        """See RemoteStorageManager."""
         self._before(Operation.COPY, metadata)
         if self.cut_copies_after is not None:
             data.log.seek(0)
@@ -130,35 +131,35 @@ class FaultyStorage(RemoteStorageManager):
         self._after(Operation.COPY)
         return custom
 
+    @override
     def fetch_log_segment(
         self,
         metadata: RemoteLogSegmentMetadata,
         start_position: int,
         end_position: int | None = None,
     ) -> BinaryIO:
-        """See RemoteStorageManager."""
         self._before(Operation.FETCH, metadata)
         self._maybe_hidden(metadata)
         stream = self._inner.fetch_log_segment(metadata, start_position, end_position)
         self._after(Operation.FETCH)
         return self._damaged(Operation.FETCH, stream)
 
+    @override
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        """See RemoteStorageManager."""
         self._before(Operation.FETCH_INDEX, metadata)
         self._maybe_hidden(metadata)
         stream = self._inner.fetch_index(metadata, index_type)
         self._after(Operation.FETCH_INDEX)
         return self._damaged(Operation.FETCH_INDEX, stream)
 
+    @override
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """See RemoteStorageManager."""
         self._before(Operation.DELETE, metadata)
         self._inner.delete_log_segment_data(metadata)
         self._after(Operation.DELETE)
 
+    @override
     def close(self) -> None:
-        """See RemoteStorageManager."""
         self.closed_after.append(len(self.calls))
         self._inner.close()
 

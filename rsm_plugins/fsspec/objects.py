@@ -41,6 +41,7 @@ from rsm_plugins.layout.objects import ObjectFacts, check_key, folder_of_prefix
 from rsm_plugins.layout.piece_stream import PieceStream
 from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.retries import Retries
+from runtime.override import override
 
 log = logging.getLogger(__name__)
 
@@ -143,8 +144,8 @@ class FsspecStore(ObjectStore):
                 raise error from None
             log.warning("the store does not answer yet: %s", error)
 
+    @override
     def put(self, key: str, source: BinaryIO) -> ObjectFacts:
-        """See ObjectStore."""
         target = self._path(key)
         self._check_local_root()
         size = source.seek(0, os.SEEK_END)
@@ -169,8 +170,8 @@ class FsspecStore(ObjectStore):
             self._try_remove_temporary(temporary, target + COPYING_SUFFIX)
         return facts
 
+    @override
     def get(self, key: str, first: int = 0, last: int | None = None) -> PieceStream:
-        """See ObjectStore."""
         path = self._path(key)
         if last is None:
             last = self._size(key, path) - 1
@@ -201,8 +202,8 @@ class FsspecStore(ObjectStore):
             raise RetriableRemoteStorageError(f"fetch of {key} ended early at {stream.position}")
         return PieceStream(key, fetch, first, size, piece_bytes)
 
+    @override
     def delete(self, keys: Sequence[str]) -> None:
-        """See ObjectStore."""
         self._check_local_root()
         for key in keys:
             request = partial(self._delete_one, self._path(key))
@@ -212,8 +213,8 @@ class FsspecStore(ObjectStore):
                 self._settle(folder)
                 self._remove_empty(folder)
 
+    @override
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """See ObjectStore."""
         self._check_local_root()
         start = folder_of_prefix(prefix)
         if start is None:
@@ -227,8 +228,8 @@ class FsspecStore(ObjectStore):
         except Exception as e:  # noqa: BLE001 - as above
             raise self._storage_error(e, "list", folder, RetriableRemoteStorageError) from None
 
+    @override
     def close(self) -> None:
-        """See ObjectStore."""
         self._retries.close()
         self.calls.close()
 

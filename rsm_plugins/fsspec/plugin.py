@@ -22,6 +22,7 @@ from rsm_plugins.fsspec.objects import LOCAL, SHOWN_WHOLE, FsspecStore
 from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.settings import Setting, choice, integer, text
+from runtime.override import override
 from runtime.version import install_command
 
 _OPTION = "option."
@@ -101,8 +102,8 @@ class FsspecRemoteStorageManager(LayoutStorageManager):
         """The URL without user, password and query."""
         return self._place
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See RemoteStorageManager."""
         self.options = {
             name.removeprefix(_OPTION): _typed(value)
             for name, value in configs.items()
@@ -113,8 +114,8 @@ class FsspecRemoteStorageManager(LayoutStorageManager):
         host = url.netloc.rpartition("@")[2]
         self._place = f"{url.scheme}://{host}{url.path.rstrip('/')}"
 
+    @override
     def open_store(self, values: Mapping[str, Any]) -> ObjectStore:
-        """See LayoutStorageManager."""
         url = values["url"]
         secret_values = tuple(secrets_of(url, self.options))
         protocol = url.partition("://")[0]

@@ -39,6 +39,7 @@ from rsm_plugins.fsspec.plugin import (
 from rsm_plugins.layout.objects import ObjectFacts
 from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.settings import Setting, choice, integer, text
+from runtime.override import override
 from runtime.version import install_command
 
 _DRIVERS = ("auto", "hdfs-native", "webhdfs", "libhdfs")
@@ -93,8 +94,8 @@ class HdfsRemoteStorageManager(FsspecRemoteStorageManager):
         OPTIONS,
     )
 
+    @override
     def open_store(self, values: Mapping[str, Any]) -> ObjectStore:
-        """See LayoutStorageManager."""
         url = urlsplit(values["url"])
         secret_values = tuple(secrets_of(values["url"], self.options))
         wrong = f"rsm.config.url={hidden(values['url'], secret_values)}"
@@ -132,12 +133,12 @@ class HdfsRemoteStorageManager(FsspecRemoteStorageManager):
 class NativeHdfsStore(FsspecStore):
     """HDFS through hdfs-native."""
 
+    @override
     def move(self, temporary: str, target: str) -> None:
-        """See FsspecStore."""
         self.calls.method("mv", temporary, target, overwrite=True)
 
+    @override
     def release(self, temporary: str) -> None:
-        """See FsspecStore."""
         # Closed long ago, or deleted: then there is no lease.
         with contextlib.suppress(OSError, RuntimeError):
             self.calls.call(self.fs.client.recover_lease, temporary)
@@ -146,16 +147,16 @@ class NativeHdfsStore(FsspecStore):
 class WebHdfsStore(FsspecStore):
     """HDFS over HTTP; the deletion of a file ends its lease, HTTP has no other way."""
 
+    @override
     def write(self, path: str, head: bytes, source: BinaryIO) -> ObjectFacts:
-        """See FsspecStore."""
         # One request for the whole file: the deadlines are those of its sockets.
         facts: ObjectFacts = self.fs.upload(
             path, head, source, self.file_options, self.calls.seconds_left
         )
         return facts
 
+    @override
     def close(self) -> None:
-        """See ObjectStore."""
         super().close()
         self.fs.session.close()
 
@@ -163,13 +164,13 @@ class WebHdfsStore(FsspecStore):
 class LibHdfsStore(FsspecStore):
     """HDFS through pyarrow and Hadoop's own C library."""
 
+    @override
     def move(self, temporary: str, target: str) -> None:
-        """See FsspecStore."""
         self.remove(target)  # its rename refuses an existing name
         self.calls.method("mv", temporary, target)
 
+    @override
     def remove_folder(self, folder: str) -> bool:
-        """See FsspecStore."""
         # Its rmdir also removes the directory's content: right only for temporary files.
         return folder.endswith(COPYING_SUFFIX) and super().remove_folder(folder)
 

@@ -39,6 +39,7 @@ from rsm_plugins.layout.objects import Manifest, ObjectFacts, ObjectNames
 from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from rsm_plugins.settings import Setting, read_settings
+from runtime.override import override
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -148,14 +149,14 @@ class LayoutStorageManager(RemoteStorageManager):
 
     # ------------------------------------------------------------------ RemoteStorageManager
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See RemoteStorageManager."""
         self._opened = self.open_store(read_settings(self.SETTINGS, configs))
 
+    @override
     def copy_log_segment_data(
         self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
     ) -> bytes | None:
-        """See RemoteStorageManager."""
         names = self._places(metadata)[0]
         self._forget(metadata)  # later reads must see the store's present content
         container = object_layout.pack_indexes(_read_indexes(data))
@@ -170,13 +171,13 @@ class LayoutStorageManager(RemoteStorageManager):
         self._store.put_once(names.manifest, io.BytesIO(manifest))
         return self.custom_metadata()
 
+    @override
     def fetch_log_segment(
         self,
         metadata: RemoteLogSegmentMetadata,
         start_position: int,
         end_position: int | None = None,
     ) -> BinaryIO:
-        """See RemoteStorageManager."""
         size_bytes = metadata.segment_size_bytes
         last_position = (
             size_bytes - 1 if end_position is None else min(end_position, size_bytes - 1)
@@ -198,8 +199,8 @@ class LayoutStorageManager(RemoteStorageManager):
             stream = _VerifiedStream(segment.names.log, stream, segment.log, is_damaged)
         return io.BufferedReader(stream, _STREAM_BUFFER_BYTES)
 
+    @override
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        """See RemoteStorageManager."""
         segment = self._known(metadata)
         key = segment.names.indexes
         try:
@@ -217,8 +218,8 @@ class LayoutStorageManager(RemoteStorageManager):
             self._forget(metadata)
             raise RemoteObjectDamagedError(f"{key}: {e}") from e
 
+    @override
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """See RemoteStorageManager."""
         places = self._places(metadata)
         self._forget(metadata)
         # No reader may find a manifest whose objects are gone.
@@ -226,7 +227,7 @@ class LayoutStorageManager(RemoteStorageManager):
         self._store.delete([key for names in places for key in (names.log, names.indexes)])
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """See ObjectLister."""
+        """All objects whose key begins with `prefix`, in any order, unfinished uploads excluded."""
         return (one for one in self._store.list_objects(prefix) if not is_claim(one.key))
 
     def read_manifest(self, key: str) -> Manifest:
@@ -250,7 +251,7 @@ class LayoutStorageManager(RemoteStorageManager):
         return replace(manifest, metadata=replace(meta, custom_metadata=custom))
 
     def read_claim(self, cluster_id: str, node_id: int) -> int | None:
-        """See ClaimKeeper."""
+        """The last number that was written for this broker, None if there is none."""
         key = claim_key(cluster_id, node_id)
         try:
             with io.BufferedReader(self._store.get(key)) as stream:
@@ -262,12 +263,12 @@ class LayoutStorageManager(RemoteStorageManager):
             raise RemoteObjectDamagedError(f"{key}: {e}") from e
 
     def write_claim(self, cluster_id: str, node_id: int, number: int) -> None:
-        """See ClaimKeeper."""
+        """Replace this broker's claim; return once the new one survives a power failure."""
         data = dump_claim(cluster_id, node_id, number)
         self._store.put(claim_key(cluster_id, node_id), io.BytesIO(data))
 
     def delete_claim(self, cluster_id: str, node_id: int) -> None:
-        """See ClaimKeeper."""
+        """Delete this broker's claim; succeeds where there is none. For tools: no tier calls it."""
         self._store.delete([claim_key(cluster_id, node_id)])
 
     def manifest_sizes(self, metadata: RemoteLogSegmentMetadata) -> dict[str, int]:
@@ -282,8 +283,8 @@ class LayoutStorageManager(RemoteStorageManager):
             object_layout.INDEXES_SUFFIX: known.indexes.size_bytes,
         }
 
+    @override
     def close(self) -> None:
-        """See RemoteStorageManager."""
         if self._opened is not None:
             self._opened.close()
 

@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable
 
 from rsm_plugins.api import RetriableRemoteStorageError
+from runtime.override import override
 
 
 class PieceStream(io.RawIOBase):
@@ -48,12 +49,12 @@ class PieceStream(io.RawIOBase):
         self._piece = memoryview(self._fetch(self.position, stop))
         self.cut = len(self._piece) < stop - self.position
 
+    @override
     def readable(self) -> bool:
-        """See RawIOBase."""
         return True
 
+    @override
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # typeshed: Buffer
-        """See RawIOBase."""
         self.fill()
         count = min(len(buffer), len(self._piece))
         if not count and self.position < self._end and len(buffer):

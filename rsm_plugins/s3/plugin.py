@@ -21,6 +21,7 @@ from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.s3.settings import ENTROPY_CHARS_MAX, SETTINGS, s3_options
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from rsm_plugins.settings import Setting
+from runtime.override import override
 from runtime.version import install_command
 
 _CUSTOM = re.compile(rb"e([1-%d])" % ENTROPY_CHARS_MAX)
@@ -37,11 +38,11 @@ class S3RemoteStorageManager(LayoutStorageManager):
         self._place = ""
 
     def store_place(self) -> str:
-        """See StorePlace."""
+        """The location of the segments: the same text for the same store, on every broker."""
         return self._place
 
+    @override
     def open_store(self, values: Mapping[str, Any]) -> ObjectStore:
-        """See LayoutStorageManager."""
         options = s3_options(values)
         try:
             from rsm_plugins.s3.client import probe
@@ -74,12 +75,12 @@ class S3RemoteStorageManager(LayoutStorageManager):
             return (configured, plain)
         return (plain, configured)
 
+    @override
     def custom_metadata(self) -> bytes | None:
-        """See LayoutStorageManager."""
         return b"e%d" % self._entropy_chars if self._entropy_chars else None
 
+    @override
     def custom_metadata_at(self, folder: str, metadata: RemoteLogSegmentMetadata) -> bytes | None:
-        """See LayoutStorageManager."""
         if not folder:
             return None
         if not _entropy(metadata).startswith(folder):

@@ -30,6 +30,7 @@ from rsm_plugins.s3.client import S3Calls, list_page, make_client
 from rsm_plugins.s3.errors import DIGESTS, RefusedError, is_refusal, status_in
 from rsm_plugins.s3.settings import S3Options
 from rsm_plugins.s3.upload import S3Uploader
+from runtime.override import override
 
 log = logging.getLogger(__name__)
 
@@ -68,12 +69,12 @@ class S3Store(ObjectStore):
         self._has_batches = options.has_checksums
         self._has_conditions = self._has_upload_listings = True
 
+    @override
     def put(self, key: str, source: BinaryIO) -> ObjectFacts:
-        """See ObjectStore."""
         return self._uploader.put(self._prefix + key, source)
 
+    @override
     def put_once(self, key: str, source: BinaryIO) -> ObjectFacts:
-        """See ObjectStore."""
         if not self._has_conditions:
             return self.put(key, source)
         try:
@@ -101,8 +102,8 @@ class S3Store(ObjectStore):
             )
         return ObjectFacts(len(body), crc32c(body))
 
+    @override
     def get(self, key: str, first: int = 0, last: int | None = None) -> io.RawIOBase:
-        """See ObjectStore."""
         whole_key = self._prefix + key
         params: dict[str, Any] = {}
         if first or last is not None:
@@ -127,8 +128,8 @@ class S3Store(ObjectStore):
             expected_crc32c=None if "Range" in params else whole_object_crc32c(answer),
         )
 
+    @override
     def delete(self, keys: Sequence[str]) -> None:
-        """See ObjectStore."""
         whole_keys = [self._prefix + key for key in keys]
         # First the uploads: one that is completed in between is then deleted as an object.
         for key in whole_keys:
@@ -136,8 +137,8 @@ class S3Store(ObjectStore):
         for start in range(0, len(whole_keys), _DELETES_MAX):
             self._delete(whole_keys[start : start + _DELETES_MAX])
 
+    @override
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """See ObjectStore."""
         params: dict[str, Any] = {"Prefix": self._prefix + prefix}
         while params:
             page, params = list_page(self._calls, **params)
@@ -147,8 +148,8 @@ class S3Store(ObjectStore):
                     modified_ms = int(found["LastModified"].timestamp() * 1000)
                     yield StoredObject(key, found["Size"], modified_ms)
 
+    @override
     def close(self) -> None:
-        """See ObjectStore."""
         self._uploader.close()
         self._calls.close()
 

@@ -305,10 +305,10 @@ class _Body:
         return block
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """As files do."""
+        """Move to an offset in bytes; returns the new position."""
         self._position = offset + (0, self._position, len(self._data))[whence]
         return self._position
 
     def tell(self) -> int:
-        """As files do."""
+        """Return the position in bytes."""
         return self._position

@@ -42,6 +42,7 @@ SHORT_FILES = {
     "tidemark/commands/*": "one command, which is imported by its name when it is called",
     "tidemark/embedded/log_lines.py": "loaded where a test fails, and knows no process",
     "tidemark/embedded/errors.py": "a test suite's process imports nothing else of ours",
+    "runtime/override.py": "one decorator, which every package may import",
     "rsm_plugins/place.py": "below the link of broker and tier, which names no plugin",
     "tidemark/platforms.py": "asked before anything else of ours is loaded",
     "tidemark/errors.py": "public: the errors that users catch",

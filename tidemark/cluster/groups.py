@@ -68,7 +68,7 @@ class Coordinator(NamedTuple):
     id: int
 
     def __str__(self) -> str:
-        """As Kafka's tool shows it."""
+        """The text that Kafka's tool shows."""
         return f"{self.host}:{self.port} ({self.id})"
 
 

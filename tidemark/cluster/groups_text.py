@@ -125,7 +125,7 @@ def groups_text(listed: Iterable[Listed], width: int | None) -> str:
 
 
 def _assignment(member: Member) -> str | None:
-    """As Kafka's tool has it: `orders:0,1;tides:0`."""
+    """The assignment in the form of Kafka's tool: `orders:0,1;tides:0`."""
     if not member.assigned:
         return None
     topics: dict[str, list[int]] = {}

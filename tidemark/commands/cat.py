@@ -12,6 +12,7 @@ import click
 
 from broker.config.broker_config import read_properties
 from kafka_client.blocking import UnreachableError
+from runtime.override import override
 from tidemark.commands.pipeline_options import log_start_option, log_starts_of
 from tidemark.node_files.loading import parse_overrides
 from tidemark.records.options import PlaceType, count_option, partitions_option
@@ -37,10 +38,10 @@ class _ScanPlaceType(click.ParamType):  # type: ignore[type-arg]  # generic from
 
     name = "place"
 
+    @override
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> "ScanPlace":
-        """See click."""
         try:
             return _scan_place(PlaceType().convert(value, param, ctx))
         except PlaceError as error:

@@ -43,7 +43,7 @@ class Resource:
     name: str
 
     def __str__(self) -> str:
-        """As Kafka's tool calls it."""
+        """The resource's name in the texts of Kafka's tool."""
         if self.kind == ResourceType.TOPIC:
             return f"topic {self.name}"
         return f"broker {self.name}" if self.name else "all brokers"

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from runtime.override import override
 from tidemark.node_files.loading import parse_overrides
 from tidemark.remote.options import WrongOptionError, bootstrap_option, command_config_option
 
@@ -56,10 +57,10 @@ class _LogStartType(click.ParamType):  # type: ignore[type-arg]  # generic from 
 
     name = "log start"
 
+    @override
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int]:
-        """See click."""
         found = re.fullmatch(r"(\d{1,10})=(\d{1,19})", str(value), re.ASCII)
         if found is None:
             self.fail(f"{value!r}: allowed is PARTITION=OFFSET, for example 0=1500")

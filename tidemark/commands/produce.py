@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from runtime.override import override
 from tidemark.node_files.loading import parse_overrides
 from tidemark.records.lines import LineError, LineForm, parse_header
 from tidemark.records.options import SeparatorType, property_option, topic_of, topic_options
@@ -36,10 +37,10 @@ class _HeaderType(click.ParamType):  # type: ignore[type-arg]  # generic from cl
 
     name = "header"
 
+    @override
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, bytes | None]:
-        """See click."""
         try:
             return parse_header(str(value))
         except LineError as error:

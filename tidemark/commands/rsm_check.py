@@ -27,6 +27,7 @@ from rsm_plugins.contract.run import (
     promise_names,
     sentence_of,
 )
+from runtime.override import override
 from runtime.raised import described
 from tidemark.remote.options import ToolCommand
 from tidemark.remote.progress import progress
@@ -51,8 +52,8 @@ class _Once(logging.Filter):
         super().__init__()
         self.said: dict[str, None] = {}
 
+    @override
     def filter(self, record: logging.LogRecord) -> bool:
-        """See logging."""
         text = record.getMessage()
         is_new = text not in self.said
         self.said[text] = None

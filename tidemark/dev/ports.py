@@ -28,7 +28,7 @@ PortsOf = Callable[[int], Sequence[int]]
 def refuse_taken_ports(
     configs: Sequence[BrokerConfig], port: int, stands_for: PortsOf, again: Callable[[int], str]
 ) -> None:
-    """See that each address of some nodes can be listened on.
+    """Check that each address of some nodes can be listened on.
 
     Args:
         configs: of the nodes.

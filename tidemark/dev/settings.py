@@ -115,7 +115,7 @@ class ClusterPorts:
         return cls(port, tuple(controllers), tuple(pages), tuple(ports[1:brokers]))
 
     def voters(self) -> str:
-        """As `controller.quorum.voters` has them."""
+        """The voters in the form of `controller.quorum.voters`: ID@HOST:PORT, comma separated."""
         return ",".join(f"{one}@{HOST}:{port}" for one, port in enumerate(self.controllers, 1))
 
     def copies(self) -> dict[str, str]:

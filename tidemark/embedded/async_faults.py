@@ -52,19 +52,19 @@ class AsyncFault:
         await beside(self._fault.__exit__, kind, error, trace)
 
     async def hits(self) -> int:
-        """See `Fault.hits`."""
+        """How often it has hit; of a removed one, until it was removed."""
         return await beside(lambda: self._fault.hits)
 
     async def last_hits(self) -> list[dict[str, Any]]:
-        """See `Fault.last_hits`."""
+        """The newest hits, at most 100, oldest first."""
         return await beside(lambda: self._fault.last_hits)
 
     async def is_over(self) -> bool:
-        """See `Fault.is_over`."""
+        """Whether it hits no more: its count is used up, or it was removed."""
         return await beside(lambda: self._fault.is_over)
 
     async def wait(self, hits: int = 1, *, timeout_s: float = 30.0) -> Self:
-        """See `Fault.wait`; where it is cancelled, it ends soon."""
+        """Where it is cancelled, it ends soon."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + timeout_s
         while True:
@@ -79,23 +79,23 @@ class AsyncFault:
                 return self
 
     async def remove(self) -> None:
-        """See `Fault.remove`."""
+        """Take it away; a second time is fine."""
         await beside(self._fault.remove)
 
 
 class AsyncStoreFaults:
-    """See `StoreFaults`."""
+    """`StoreFaults` with methods that are awaited."""
 
     def __init__(self, faults: Faults) -> None:
         self._store = faults.store
 
     async def add(self, kind: str, **fault: Any) -> AsyncFault:
-        """See `StoreFaults.add`."""
+        """Have calls of the storage plugin fail, from now on."""
         return AsyncFault(await beside(self._store.add, kind, **fault))
 
 
 class AsyncFaults:
-    """See `Faults`.
+    """`Faults` with methods that are awaited.
 
     Attributes:
         store: faults of the remote store.
@@ -106,13 +106,13 @@ class AsyncFaults:
         self.store = AsyncStoreFaults(faults)
 
     async def add(self, **fault: Any) -> AsyncFault:
-        """See `Faults.add`."""
+        """Have requests fail, wait or lose their connection, from now on."""
         return AsyncFault(await beside(self._faults.add, **fault))
 
     async def list(self) -> "list[AsyncFault]":
-        """See `Faults.list`."""
+        """All faults, those of the store included, as they are now."""
         return [AsyncFault(fault) for fault in await beside(self._faults.list)]
 
     async def clear(self) -> None:
-        """See `Faults.clear`."""
+        """Remove all, those of the store included."""
         await beside(self._faults.clear)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from runtime.clock import SystemClock
+from runtime.override import override
 from tidemark.records.lines import LineError, unescaped
 from tidemark.records.places import Place, PlaceError, parse_place
 from tidemark.remote.options import WrongOptionError
@@ -18,10 +19,10 @@ class PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic from clic
 
     name = "place"
 
+    @override
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Place:
-        """See click."""
         try:
             return parse_place(str(value), SystemClock().wall_ms())
         except PlaceError as error:
@@ -33,10 +34,10 @@ class SeparatorType(click.ParamType):  # type: ignore[type-arg]  # as above
 
     name = "separator"
 
+    @override
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> bytes:
-        """See click."""
         try:
             return value if isinstance(value, bytes) else unescaped(str(value))
         except LineError as error:

@@ -60,7 +60,7 @@ class Found:
 
     @property
     def name(self) -> str:
-        """As health calls it."""
+        """TOPIC-PARTITION, the form that health uses."""
         topic, partition = self.inspection.partition
         return f"{topic}-{partition}"
 

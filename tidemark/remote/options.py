@@ -12,6 +12,8 @@ from typing import Any, Final, NoReturn, TypeVar, cast
 import click
 from click.core import ParameterSource
 
+from runtime.override import override
+
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 """Where `tidemark dev` listens."""
 BOOTSTRAP_VARIABLE: Final = "TIDEMARK_BOOTSTRAP_SERVER"
@@ -34,13 +36,13 @@ class _ToolError(click.UsageError):
 class ToolCommand(click.Command):
     """A command whose wrong options end with 1, for 2 means something else here."""
 
+    @override
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """See click."""
         with _ending_with_1():
             return super().make_context(*args, **kwargs)
 
+    @override
     def invoke(self, ctx: click.Context) -> Any:
-        """See click."""
         with _ending_with_1():
             return super().invoke(ctx)
 

@@ -70,7 +70,7 @@ def find(cluster: Cluster, topic: str, index: int) -> PartitionState:
 def check_nobody_returns(
     cluster: Cluster, partition: PartitionState, lost: Collection[int]
 ) -> BrokerState:
-    """See that no replica may come back with records, but for those named as lost.
+    """Check that no replica may come back with records, but for those named as lost.
 
     Returns:
         The leader.

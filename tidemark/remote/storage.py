@@ -53,7 +53,7 @@ def make_plugin(class_name: str, settings: Mapping[str, str]) -> RemoteStorageMa
 
 
 def make_first_plugin(class_name: str, settings: Mapping[str, str]) -> RemoteStorageManager:
-    """As `make_plugin`, for the one that shows whether class and settings are right.
+    """Make a plugin to show whether class and settings are right.
 
     Raises:
         PluginError: with the message for the user.

@@ -204,7 +204,7 @@ class _Faulty:
 
 
 def _no_answer(errors: tuple[Entry, ...]) -> CloseConnection:
-    """As in Kafka a producer with acks=0 learns of an error by the end of its connection."""
+    """End the connection of a producer with acks=0 for an error, as Kafka does."""
     return CloseConnection(f"fault {errors[0].id}: an error of a request that has no answer")
 
 
