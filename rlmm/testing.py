@@ -264,7 +264,7 @@ class RemoteLogMetadataManagerContract:
         assert error.fence == Fence(4, 1), "the next incarnation must go above it"
         assert not owned.is_ready(PARTITION)
 
-    def test_a_manager_says_nothing_of_the_past_before_its_barrier_was_read_back(
+    def test_history_is_not_ready_until_the_barrier_is_read_back(
         self, manager: RemoteLogMetadataManager, pump: Pump
     ) -> None:
         with pytest.raises(MetadataNotReadyError):

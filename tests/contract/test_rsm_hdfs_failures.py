@@ -59,7 +59,7 @@ def configured(hdfs: "Hdfs", driver: str, root: str, **settings: str) -> HdfsRem
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_what_a_killed_writer_left_hinders_nobody_and_goes_with_the_segment(
+def test_files_of_a_killed_writer_block_no_copy_and_go_with_the_segment(
     hdfs: "Hdfs", driver: str
 ) -> None:
     before = hdfs.files_being_written()  # brokers that other tests killed left some

@@ -27,7 +27,7 @@ from tests.integration.test_removed_topics import (
     test_a_topic_deleted_right_before_a_kill_leaves_the_store_and_the_list,
 )
 from tests.integration.test_tiering_outages import (
-    test_a_restart_continues_at_the_stored_position_and_without_it_reads_all_again,
+    test_a_restart_reads_from_the_stored_position_or_else_the_whole_topic,
     test_an_unavailable_store_is_told_once_and_caught_up_with,
     test_the_tier_killed_at_random_while_it_deletes_leaves_nothing_behind,
 )
@@ -40,7 +40,7 @@ where_kcat_is(test_kcat)
 
 __all__ = [
     "test_a_deleted_name_is_free_at_once",
-    "test_a_restart_continues_at_the_stored_position_and_without_it_reads_all_again",
+    "test_a_restart_reads_from_the_stored_position_or_else_the_whole_topic",
     "test_a_topic_deleted_right_before_a_kill_leaves_the_store_and_the_list",
     "test_admin_creates_describes_alters_and_deletes",
     "test_aiokafka",

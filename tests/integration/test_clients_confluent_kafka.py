@@ -160,7 +160,7 @@ def test_deleted_records_are_gone_and_the_rest_stays(broker: BrokerProcess) -> N
     )
 
 
-def test_a_consumer_of_the_new_group_protocol_is_told_that_it_is_not_served(
+def test_a_consumer_of_the_new_group_protocol_gets_unsupported_version(
     broker: BrokerProcess,
 ) -> None:
     create(broker, "confluent-848")

@@ -7,7 +7,7 @@ from tests.support.quorum.own_controllers import TidemarkController
 from tests.support.quorum.quorum import Plan, Quorum
 
 
-async def test_a_port_that_is_taken_ends_the_controller_which_starts_when_it_is_free(
+async def test_a_controller_whose_port_is_taken_ends_and_starts_when_it_is_free(
     tmp_path: Path,
 ) -> None:
     quorum = Quorum(tmp_path, Plan(TidemarkController, False, 1, has_links=False))

@@ -157,7 +157,7 @@ def test_a_cluster_serves_loses_its_leader_and_stops_together(tmp_path: Path) ->
         assert "no controller took note that this broker stops" not in log
 
 
-def test_three_brokers_take_a_topic_of_three_copies_as_soon_as_they_are_said_to_serve(
+def test_three_brokers_reported_as_serving_take_a_topic_of_three_replicas(
     tmp_path: Path,
 ) -> None:
     """Only here the first broker that serves speaks for those that are not there yet."""

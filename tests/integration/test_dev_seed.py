@@ -147,7 +147,7 @@ def is_half_full(root: Path) -> bool:
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_topic_whose_seeding_is_ended_is_seeded_as_a_whole_by_the_next_start(
+def test_an_interrupted_seeding_is_done_whole_by_the_next_start(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     """With a producer that has more to do than is done when the signal comes."""

@@ -78,7 +78,7 @@ def directory_states(broker: BrokerProcess, path: Path) -> list[str]:
     return [line[3].strip() for line in lines if line[1] == str(path)]
 
 
-def test_bad_input_N121_full_disk_fails_alone_and_comes_back_after_a_restart(
+def test_bad_input_N121_full_disk_fails_alone_and_returns_after_a_restart(
     small_disk: Path, make_broker: MakeBroker
 ) -> None:
     broker = _two_directories(make_broker, small_disk).start()

@@ -98,7 +98,7 @@ def test_an_interrupted_call_leaves_no_answer_for_the_next_one(*, looks: bool) -
         assert read(broker, "a", 1) == [b"one"]
 
 
-def test_a_new_process_has_the_clock_and_none_of_the_faults_of_the_last_one() -> None:
+def test_a_restart_keeps_the_clock_and_drops_the_faults() -> None:
     with tidemark.Broker(topics=["kept", "deleted"]) as broker:
         old = broker.faults.add(api="Produce", delay_ms=1)
         broker.control("advance", ms=86_400_000)

@@ -92,7 +92,7 @@ def test_offsets_that_are_gone_are_an_error_and_not_an_empty_table(world: Delta)
     assert world.ledger().look() == Committed(IDENTITY, {0: 10})
 
 
-def test_a_run_killed_between_its_offsets_and_its_commit_leaves_a_file_that_means_nothing(
+def test_a_run_killed_before_its_commit_leaves_a_file_without_effect(
     world: Delta, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
@@ -124,7 +124,7 @@ def test_a_vacuum_of_all_that_the_table_does_not_name_keeps_the_offsets(world: D
     assert world.offsets() == list(range(10))
 
 
-def test_a_table_restored_to_before_all_exports_is_filled_from_the_beginning(world: Delta) -> None:
+def test_a_table_restored_to_before_all_exports_is_filled_from_offset_0(world: Delta) -> None:
     export_rows(world.ledger(), "one", 0, 10)
     deltalake.DeltaTable(world.url).restore(0)
     assert world.ledger().look() is None

@@ -54,7 +54,7 @@ def running(directory: Path, main: str, *arguments: str) -> Iterator["subprocess
             print((directory / "program.log").read_text(errors="replace")[-3000:])
 
 
-def test_connect_carries_a_file_through_a_topic_and_continues_after_a_restart(
+def test_connect_copies_a_file_through_a_topic_and_resumes_after_a_restart(
     world: World, tmp_path: Path
 ) -> None:
     directory = tmp_path / "connect"

@@ -169,7 +169,7 @@ def replace(admin: AdminClient, topic: str, configs: dict[str, str]) -> None:
     asked[resource].result(30)
 
 
-def test_the_old_form_of_alter_configs_never_switches_the_tier_off_by_silence(
+def test_the_old_alter_configs_never_disables_tiering_by_omission(
     shared_tiered_broker: BrokerProcess, topic: str
 ) -> None:
     """Only the client's own rounds show that a read, a change and a write keep what was there."""

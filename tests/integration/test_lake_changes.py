@@ -104,7 +104,7 @@ def test_a_topic_made_again_is_another_one(filled: BrokerProcess) -> None:
 
 
 @pytest.mark.long(seconds=40)
-def test_reads_beside_retention_give_the_same_rows_until_they_are_lost_by_name(
+def test_reads_during_retention_give_equal_rows_until_data_loss_is_raised(
     filled: BrokerProcess,
 ) -> None:
     """Producing, copying, expiring and total retention continue all the while."""

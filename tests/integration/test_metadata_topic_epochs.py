@@ -19,7 +19,7 @@ TOPIC = "written-by-clients"  # only the tier writes to its own topic
 PARTITIONS = 8
 
 
-def test_the_partitions_of_the_topic_may_all_have_a_new_leader_epoch_at_once(
+def test_all_partitions_may_get_a_new_leader_epoch_at_once(
     make_broker: Callable[..., BrokerProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(confluent_port, "REMOTE_LOG_METADATA_TOPIC", TOPIC)

@@ -56,7 +56,7 @@ async def roles(cluster: Cluster) -> tuple[Tiering, Tiering, Tiering]:
     return leader, near, other
 
 
-async def test_a_consumer_reads_both_tiers_from_its_rack_and_continues_without_it(
+async def test_a_consumer_reads_both_tiers_in_its_rack_and_continues_without_it(
     tmp_path: Path,
 ) -> None:
     """Else each byte crosses the racks though a copy lies nearby; or a consumer stays without

@@ -154,7 +154,7 @@ def test_offsets_by_time_are_the_same_of_cluster_and_bucket(broker: BrokerProces
 
 
 @pytest.mark.slow
-def test_a_log_that_is_kept_open_follows_new_segments_a_restart_and_a_raised_start(
+def test_an_open_log_follows_new_segments_a_restart_and_a_raised_log_start(
     broker: BrokerProcess,
 ) -> None:
     partition = filled(broker, "kept")

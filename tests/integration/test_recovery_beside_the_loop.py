@@ -120,7 +120,7 @@ def test_a_recovering_broker_says_how_far_it_is_and_ends_when_asked(tmp_path: Pa
         print(broker.log_tail())
 
 
-def test_a_directory_that_fails_while_it_recovers_does_not_hold_up_the_other(
+def test_a_directory_that_fails_during_recovery_does_not_delay_the_other(
     tmp_path: Path,
 ) -> None:
     broker = killed(tmp_path / "broker", log_directories=2)

@@ -82,7 +82,7 @@ def test_a_topic_deleted_right_before_a_kill_leaves_the_store_and_the_list(
     assert unhealthy(broker) == ""
 
 
-def test_put_back_to_before_the_removal_it_is_unhealthy_until_deleted_once_more(
+def test_metadata_older_than_a_removal_is_unhealthy_until_deleted_again(
     make_broker: MakeBroker,
 ) -> None:
     broker = tiered(make_broker, grace_ms=4_000)

@@ -92,7 +92,7 @@ def a_phase(proxy: S3Proxy, traffic: Traffic, rules: Sequence[Rule], what: str) 
 @pytest.mark.slow
 @pytest.mark.rounds(seconds=80 if IS_PROVING else 20)
 @pytest.mark.timeout(1200)
-def test_no_fault_of_the_store_loses_or_alters_a_record_or_leaves_an_orphan(
+def test_store_faults_lose_or_alter_no_record_and_leave_no_orphan(
     make_broker: Callable[..., BrokerProcess], s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in CREDENTIALS.items():

@@ -182,7 +182,7 @@ def test_the_tier_continues(tmp_path: Path, is_dynamic: bool) -> None:
         node.close()
 
 
-def test_another_broker_of_the_cluster_continues_beside_the_new_controllers(
+def test_another_broker_continues_under_the_new_controllers(
     tmp_path: Path, numbers: Iterator[int]
 ) -> None:
     """Its log has the former epochs at the offset where the new controllers' snapshot ends."""

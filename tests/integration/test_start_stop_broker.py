@@ -137,7 +137,7 @@ def test_health_readiness_and_metrics_are_served(make_broker: MakeBroker) -> Non
     assert broker.http("/no-such-page")[0] == 404
 
 
-def test_the_broker_writes_its_quorum_state_with_a_higher_epoch_at_each_start(
+def test_each_start_writes_a_quorum_state_with_a_higher_epoch(
     make_broker: MakeBroker,
 ) -> None:
     broker = make_broker().start()

@@ -51,7 +51,7 @@ def test_is_refused_by_name(make_broker: MakeBroker, what: str) -> None:
     assert "Traceback" not in ended.stderr + ended.stdout
 
 
-def test_a_broker_without_the_tier_that_its_topics_need_keeps_them_offline_and_unchanged(
+def test_a_broker_without_its_tier_keeps_tiered_topics_offline_unchanged(
     make_broker: MakeBroker,
 ) -> None:
     """Only a process shows that a broker opens its logs by what its own tier is."""

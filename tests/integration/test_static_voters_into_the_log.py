@@ -161,7 +161,7 @@ class OfOldMetadata(KafkaController):
 
 
 @pytest.mark.jvm
-async def test_controllers_register_when_metadata_can_hold_them_and_no_level_comes_before(
+async def test_levels_wait_until_all_controllers_have_registered(
     tmp_path: Path,
 ) -> None:
     """Only real controllers register by themselves once another one has raised metadata.version."""

@@ -127,7 +127,7 @@ async def test_a_node_that_lost_its_metadata_keeps_the_data_of_clients(tmp_path:
         assert await asyncio.to_thread(consume, here, "t", len(said)) == said
 
 
-async def test_a_tier_without_the_clusters_secret_is_refused_before_the_node_takes_part(
+async def test_a_tier_without_cluster_secret_is_refused_before_the_node_joins(
     tmp_path: Path,
 ) -> None:
     quorum, _ = combined(tmp_path, is_dynamic=False)

@@ -117,7 +117,7 @@ async def loss_of_the_tier(tiering: TieringBroker) -> None:
 
 
 @pytest.mark.jvm
-async def test_controllers_of_kafka_do_not_know_of_tiers_and_nothing_is_served_without_one(
+async def test_under_kafka_controllers_no_tiered_topic_is_served_without_a_tier(
     tmp_path: Path,
 ) -> None:
     """What they place anyhow stays offline by name, and the metadata topic is not their choice."""

@@ -258,7 +258,7 @@ def write_as_a_later_kafka(broker: BrokerProcess) -> int:
     "number",
     [0, pytest.param(1, marks=pytest.mark.long), pytest.param(-1, marks=pytest.mark.long)],
 )
-def test_a_copy_that_a_later_kafka_finished_is_a_hole_and_nothing_is_deleted(
+def test_a_copy_that_a_later_kafka_finished_is_a_hole_and_deletes_nothing(
     number: int, take_over: TakeOver
 ) -> None:
     broker = take_over()
@@ -307,7 +307,7 @@ def finished_in(data: bytes) -> Iterator[tuple[int, bytes, SegmentUpdated]]:
 
 
 @pytest.mark.long(seconds=40)
-def test_a_topic_that_was_made_to_compact_is_unhealthy_and_put_right_by_command(
+def test_a_topic_changed_to_compact_is_unhealthy_until_the_policy_is_reset(
     by_kafka: MadeByKafka, take_over: TakeOver
 ) -> None:
     broker = take_over()

@@ -52,7 +52,7 @@ def continues_copying_and_deleting(broker: BrokerProcess) -> None:
     until(lambda: not set(before) <= set(broker.remote_segments("orders")), "a segment is deleted")
 
 
-def test_directories_put_back_from_a_copy_write_nothing_to_the_store_until_a_command_says_so(
+def test_directories_restored_from_a_copy_write_nothing_until_remote_claim(
     make_broker: MakeBroker,
 ) -> None:
     broker = make_broker(tiered=True).start()
@@ -104,7 +104,7 @@ def test_directories_put_back_from_a_copy_write_nothing_to_the_store_until_a_com
 
 
 @pytest.mark.parametrize("place", ["metadata.log.dir", "log.dirs"])
-def test_an_incarnation_of_before_the_first_release_ends_the_start_and_takes_no_claim(
+def test_an_incarnation_of_a_prerelease_ends_the_start_and_takes_no_claim(
     make_broker: MakeBroker, tmp_path: Path, place: str
 ) -> None:
     broker = make_broker(tiered=True, settings={"metadata.log.dir": str(tmp_path / "meta")}).start()
@@ -142,7 +142,7 @@ def test_a_copy_made_while_the_broker_ran_is_found_out_after_a_clean_stop(
     assert store_of(broker) == before
 
 
-def test_a_copy_made_while_the_broker_ran_is_found_out_after_a_kill_an_interval_later(
+def test_a_copy_older_than_the_last_claim_is_found_after_a_kill(
     make_broker: MakeBroker,
 ) -> None:
     broker = make_broker(tiered=True)
@@ -206,7 +206,7 @@ def test_clusters_that_share_a_store_do_not_disturb_each_other(make_broker: Make
 
 
 @pytest.mark.slow
-def test_a_broker_whose_store_hangs_serves_at_once_and_claims_when_it_answers(
+def test_a_broker_serves_while_its_store_hangs_and_claims_once_it_answers(
     make_broker: MakeBroker, s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in CREDENTIALS.items():
@@ -237,7 +237,7 @@ def test_a_broker_whose_store_hangs_serves_at_once_and_claims_when_it_answers(
 
 
 @pytest.mark.slow
-def test_a_deletion_that_runs_when_another_machine_claims_the_store_ends_with_its_call(
+def test_a_deletion_ends_with_its_call_if_another_machine_takes_the_claim(
     make_broker: MakeBroker, s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in CREDENTIALS.items():
@@ -274,7 +274,7 @@ def test_a_deletion_that_runs_when_another_machine_claims_the_store_ends_with_it
 
 
 @pytest.mark.long(seconds=60)
-def test_a_store_that_is_not_mounted_gets_no_copies_and_is_well_again_without_a_restart(
+def test_an_unmounted_store_gets_no_copies_and_recovers_without_a_restart(
     make_broker: MakeBroker,
 ) -> None:
     """Only whole processes show it: a start makes no root, status, consume and the command agree.

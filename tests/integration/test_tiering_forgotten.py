@@ -45,7 +45,7 @@ def local_segments(directory: Path) -> list[Path]:
         pytest.param(70, id="beyond the remote end"),
     ],
 )
-def test_begun_anew_over_remote_segments_it_is_unhealthy_and_can_be_adopted(
+def test_a_log_begun_over_remote_segments_is_unhealthy_and_can_be_adopted(
     make_broker: MakeBroker, count: int
 ) -> None:
     broker = make_broker(tiered=True)

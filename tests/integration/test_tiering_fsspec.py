@@ -69,7 +69,7 @@ def in_web_hdfs(_: Path, request: pytest.FixtureRequest) -> Tier:
         pytest.param(HDFS, in_web_hdfs, id="webhdfs", marks=pytest.mark.jvm),
     ],
 )
-def test_old_records_come_back_from_the_store_and_a_deleted_topic_leaves_it(
+def test_old_records_are_read_from_the_store_and_a_deleted_topic_leaves_it(
     make_broker: Callable[..., BrokerProcess],
     tmp_path: Path,
     request: pytest.FixtureRequest,

@@ -70,7 +70,7 @@ def test_a_removed_topic_whose_deletion_hangs_holds_up_no_other_topic(
     assert broker.tier_pid() == tier
 
 
-def test_a_partition_whose_deletions_hang_holds_up_no_other_and_ends_no_tier(
+def test_a_partition_whose_deletions_hang_delays_no_other_and_ends_no_tier(
     make_broker: MakeBroker, orders: Orders
 ) -> None:
     broker = quick(

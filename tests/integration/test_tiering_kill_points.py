@@ -109,7 +109,7 @@ def test_killed_at_any_point_of_claim_and_leader_change_nothing_is_lost(
     assert len(read_all(broker, "orders")) == count + 25
 
 
-def test_a_copy_that_was_killed_before_it_wrote_its_claim_is_unhealthy_beside_the_machine(
+def test_a_copy_killed_before_its_claim_is_unhealthy_beside_the_machine(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
     """Its clock is ahead, so what it noted is above all that the machine claims meanwhile."""

@@ -27,7 +27,7 @@ def metadata_bytes(broker: BrokerProcess) -> int:
 
 
 @pytest.mark.long(seconds=15)
-def test_metadata_put_back_from_an_older_copy_are_given_higher_leader_epochs(
+def test_restored_older_metadata_get_higher_leader_epochs(
     make_broker: MakeBroker,
 ) -> None:
     broker = make_broker(tiered=True).start()
@@ -53,7 +53,7 @@ def test_metadata_put_back_from_an_older_copy_are_given_higher_leader_epochs(
     assert chain_of(broker)[-1].epoch == used + 3
 
 
-def test_records_of_a_later_leader_epoch_are_unhealthy_until_a_higher_one_is_given(
+def test_records_of_a_later_leader_epoch_are_unhealthy_until_it_is_raised(
     make_broker: MakeBroker,
 ) -> None:
     """The partition and the cluster metadata are older copies, of the same records."""

@@ -42,7 +42,7 @@ def unmounted(path: Path) -> None:
     path.write_text("no directory any more")
 
 
-def test_the_loss_of_the_first_log_directory_does_not_end_tiering_for_the_others(
+def test_a_lost_first_log_directory_does_not_end_tiering_of_the_others(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
     one, other = tmp_path / "one", tmp_path / "other"

@@ -72,7 +72,7 @@ def test_an_unavailable_store_is_told_once_and_caught_up_with(make_broker: MakeB
     agreed(broker)
 
 
-def test_a_restart_continues_at_the_stored_position_and_without_it_reads_all_again(
+def test_a_restart_reads_from_the_stored_position_or_else_the_whole_topic(
     make_broker: MakeBroker,
 ) -> None:
     broker = quick(make_broker)

@@ -42,7 +42,7 @@ def is_lost(broker: BrokerProcess) -> bool:
 
 @pytest.mark.smoke
 @pytest.mark.long(seconds=25)
-def test_what_is_appended_to_an_older_copy_before_a_restart_does_not_hide_the_lost_end(
+def test_appends_to_an_older_copy_before_a_restart_do_not_hide_a_lost_end(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
     broker = make_broker(tiered=True)
@@ -114,7 +114,7 @@ def test_lives_that_append_before_the_validation_are_no_loss(make_broker: MakeBr
 
 
 @pytest.mark.long(seconds=20)
-def test_what_retention_left_in_the_store_is_read_above_an_older_copy_that_begins_below_it(
+def test_remote_records_are_read_when_an_older_copy_begins_below_them(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
     broker = make_broker(tiered=True, settings=QUICK).start()

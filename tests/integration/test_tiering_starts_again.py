@@ -100,7 +100,7 @@ def test_a_tier_that_cannot_be_started_for_want_of_descriptors_comes_back(
 
 
 @pytest.mark.smoke
-def test_a_segment_that_cannot_be_opened_for_want_of_descriptors_is_copied_later(
+def test_a_segment_is_copied_later_if_no_descriptor_is_left_to_open_it(
     broker: BrokerProcess, orders: Orders
 ) -> None:
     create(broker, "tides", **TIERED)

@@ -89,7 +89,7 @@ def stall(broker: BrokerProcess) -> None:
     until(lambda: reasons(broker) == [], "the tier continues")
 
 
-def test_nothing_that_a_broker_shows_lets_a_stranger_write_the_tiers_metadata(
+def test_an_unauthenticated_client_cannot_write_the_metadata_of_the_tier(
     make_broker: MakeBroker,
 ) -> None:
     settings = {

@@ -76,7 +76,7 @@ def test_keeping_what_is_remote_copies_no_more_and_stays_readable(broker: Broker
     agreed(broker)
 
 
-def test_a_topic_that_is_copied_no_more_keeps_no_more_than_its_retention_when_nothing_is_remote(
+def test_a_topic_no_longer_copied_keeps_only_its_retention_if_all_is_local(
     broker: BrokerProcess,
 ) -> None:
     tiered(broker, "aging")

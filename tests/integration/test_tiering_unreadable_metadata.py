@@ -58,7 +58,7 @@ def objects_of(broker: BrokerProcess, topic: str) -> set[int]:
     return set(broker.remote_segments(topic))
 
 
-def test_a_damaged_batch_stops_its_metadata_partition_and_no_other_until_it_is_brought_back(
+def test_a_damaged_batch_stops_only_its_metadata_partition_until_restored(
     make_broker: MakeBroker,
 ) -> None:
     broker = make_broker(tiered=True).start()

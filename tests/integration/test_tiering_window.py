@@ -80,7 +80,7 @@ def at_the_end(broker: BrokerProcess) -> Iterator[Consumer]:
         consumer.close()
 
 
-def test_above_an_old_log_end_a_consumer_waits_for_the_validation_and_skips_nothing(
+def test_a_consumer_above_an_old_log_end_waits_and_skips_nothing(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
     broker = make_broker(tiered=True)
@@ -153,7 +153,7 @@ def test_above_an_old_log_end_a_consumer_waits_for_the_validation_and_skips_noth
         assert epoch_end(client, 0) == ErrorCode.NONE
 
 
-def test_parked_reads_of_remote_records_continue_when_their_segments_are_known(
+def test_parked_remote_reads_continue_when_their_segments_are_known(
     make_broker: MakeBroker,
 ) -> None:
     """None of them looks again by itself: unless called, they wait out the time they may."""

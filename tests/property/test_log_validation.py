@@ -123,7 +123,7 @@ def test_without_a_loss_the_log_start_is_where_it_was(truth: Truth) -> None:
 
 
 @given(truths(), st.data())
-def test_whatever_is_lost_nothing_above_the_ordered_log_start_is_taken_for_it(
+def test_after_any_loss_the_validated_log_start_is_at_most_the_ordered_one(
     truth: Truth, data: st.DataObject
 ) -> None:
     """Also where lineages that were given up raised theirs higher, and whatever the file says."""

@@ -82,7 +82,7 @@ def test_killed_at_any_step_of_a_start_and_stop_the_claim_stays_its_own(
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-def test_killed_again_and_again_with_a_store_that_comes_and_goes_it_stays_its_own(
+def test_repeated_kills_with_an_unreliable_store_keep_the_machines_claim(
     tmp_path: Path, is_done: bool
 ) -> None:
     for at in range(1, CLAIM_STEPS + 1):
@@ -100,7 +100,7 @@ def test_killed_again_and_again_with_a_store_that_comes_and_goes_it_stays_its_ow
 
 
 @pytest.mark.parametrize("skew_ms", SKEWS)
-def test_a_copy_that_is_killed_at_any_step_is_unhealthy_once_the_original_has_started(
+def test_a_copy_killed_at_any_step_is_unhealthy_once_the_original_started(
     tmp_path: Path, skew_ms: int
 ) -> None:
     for death, machine, copy in older_copies(tmp_path, skew_ms):
@@ -121,7 +121,7 @@ def test_a_copy_that_is_killed_at_any_step_is_unhealthy_once_the_original_has_st
 
 
 @pytest.mark.parametrize("skew_ms", SKEWS)
-def test_of_two_copies_the_second_to_start_is_unhealthy_wherever_the_first_was_killed(
+def test_of_two_copies_the_second_to_start_is_unhealthy_after_any_kill(
     tmp_path: Path, skew_ms: int
 ) -> None:
     for death, machine, one in older_copies(tmp_path, skew_ms):
@@ -135,7 +135,7 @@ def test_of_two_copies_the_second_to_start_is_unhealthy_wherever_the_first_was_k
 
 
 @pytest.mark.parametrize("skew_ms", SKEWS)
-def test_a_copy_of_a_stopped_machine_whose_store_was_away_in_between_is_unhealthy(
+def test_a_copy_of_a_stopped_machine_is_unhealthy_after_a_store_outage(
     tmp_path: Path, skew_ms: int
 ) -> None:
     for death, machine, copy in older_copies(tmp_path, skew_ms):

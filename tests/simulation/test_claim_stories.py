@@ -30,7 +30,7 @@ def test_k8_of_two_that_start_at_once_one_is_unhealthy_at_the_next_claim(tmp_pat
     assert bool(one.reasons) != bool(other.reasons)
 
 
-def test_d19_a_log_start_that_is_unknown_settles_where_nothing_is_left_to_copy(
+def test_d19_an_unknown_log_start_is_settled_when_nothing_is_left_to_copy(
     tmp_path: Path,
 ) -> None:
     machine = Machine(tmp_path / "data", tmp_path / "store")
@@ -43,7 +43,7 @@ def test_d19_a_log_start_that_is_unknown_settles_where_nothing_is_left_to_copy(
     assert objects_of(machine) == set()
 
 
-def test_d24_directories_of_an_earlier_time_under_a_clock_set_back_write_no_pair_again(
+def test_d24_older_directories_under_an_older_clock_write_no_fence_again(
     tmp_path: Path,
 ) -> None:
     """Counter, leader epoch and clock say what they said before; the metadata topic does not."""

@@ -136,7 +136,7 @@ def continues(
 
 @pytest.mark.parametrize("name", SITUATIONS)
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-def test_killed_at_any_step_of_a_leader_change_nothing_is_lost_or_taken_twice(
+def test_a_kill_at_any_step_of_a_leader_change_loses_and_repeats_nothing(
     tmp_path: Path, name: str, is_done: bool
 ) -> None:
     prepare, expected = SITUATIONS[name]

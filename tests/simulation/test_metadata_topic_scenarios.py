@@ -206,7 +206,7 @@ def test_started_seen_and_first_finished_survive_a_restart(a: Node, clock: Manua
     assert a.manager.finished_order(S0.id) == order
 
 
-def test_after_lost_records_the_cache_is_read_again_and_the_owner_must_ask_again(
+def test_after_lost_records_the_cache_is_reread_and_the_owner_asks_again(
     a: Node, topic: MemoryTopic
 ) -> None:
     a.own(A1)

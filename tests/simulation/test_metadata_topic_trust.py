@@ -109,9 +109,7 @@ def test_catching_up_ends_with_the_role(a: Node, b: Node, topic: MemoryTopic) ->
     assert isinstance(lost.exception(0), MetadataWriteTimeoutError)
 
 
-def test_a_remover_that_begins_to_lead_does_not_validate_by_what_was_once_read(
-    a: Node, b: Node
-) -> None:
+def test_a_remover_that_becomes_leader_is_not_ready_by_an_earlier_read(a: Node, b: Node) -> None:
     a.own(A1)
     b.manager.follow(PARTITION)
     b.turn()
@@ -129,7 +127,7 @@ def test_a_remover_that_begins_to_lead_does_not_validate_by_what_was_once_read(
     assert b.manager.led_partitions() == []
 
 
-def test_a_remover_validates_nothing_after_lost_records_before_it_has_read_again(
+def test_after_lost_records_a_remover_is_not_ready_before_it_reads_again(
     a: Node, topic: MemoryTopic
 ) -> None:
     a.manager.lead([0])
@@ -145,7 +143,7 @@ def test_a_remover_validates_nothing_after_lost_records_before_it_has_read_again
     assert a.manager.led_partitions() != []
 
 
-def test_a_remover_validates_after_lost_records_only_at_an_end_that_the_log_had_since(
+def test_after_lost_records_a_remover_is_ready_only_at_a_newer_log_end(
     a: Node, b: Node, topic: MemoryTopic, clock: ManualClock
 ) -> None:
     a.manager.lead([0])
@@ -175,9 +173,7 @@ def test_a_remover_validates_after_lost_records_only_at_an_end_that_the_log_had_
     assert [one.partition for one in a.manager.led_partitions()] == [PARTITION]
 
 
-def test_h2_the_log_start_of_a_lineage_that_was_given_up_is_not_the_next_owners(
-    a: Node, b: Node
-) -> None:
+def test_h2_an_owner_does_not_inherit_the_log_start_of_an_ended_lineage(a: Node, b: Node) -> None:
     a.own(A1)
     a.manager.carry(PARTITION, A1, 5)
     copied(a, A1)

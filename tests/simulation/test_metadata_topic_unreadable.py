@@ -41,7 +41,7 @@ def damage(topic: MemoryTopic, partition: TopicIdPartition) -> None:
     topic.land(number, b"nobody reads this")
 
 
-def test_a_metadata_partition_that_cannot_be_read_on_is_named_and_others_continue(
+def test_an_unreadable_metadata_partition_is_named_and_others_continue(
     topic: MemoryTopic, node: Node
 ) -> None:
     bad, *good = one_in_each()

@@ -76,7 +76,7 @@ def test_the_topic_that_is_found_is_the_one_that_is_there() -> None:
     )
 
 
-def test_many_calls_without_an_answer_need_no_search_where_the_order_is_known(
+def test_many_unanswered_calls_need_no_search_when_the_order_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(history, "POLLS_MAX", 400_000)

@@ -4,7 +4,9 @@ Each runs with several seeds, with static and with dynamic voters, while clients
 the time and snapshots are made; the oracle checks its rules after every step. The other scenarios
 (first elections, killed and stopped nodes, lost disks) are met by seeds of `test_raft_quorum.py`.
 
-Source: RaftEventSimulationTest of Apache Kafka 4.x.
+Source: RaftEventSimulationTest of Apache Kafka 4.x. Two names are shorter here than
+`leadershipAssignedOnlyOnceWithNetworkPartitionIfThereExistsMajority` and
+`leadershipWillNotChangeDuringNetworkPartitionIfMajorityStillReachable`.
 """
 
 from collections.abc import Collection, Iterator
@@ -118,7 +120,7 @@ def _kip_996(a: int, b: int, c: int, d: int, e: int) -> set[tuple[int, int]]:
 
 @each_seed
 @both_kinds_of_voters
-def test_leadership_assigned_only_once_with_network_partition_if_there_exists_majority(
+def test_leadership_assigned_once_in_network_partition_if_majority_exists(
     seed: int, dynamic: bool
 ) -> None:
     quorum = Scenario(seed, 5, 3, dynamic=dynamic)
@@ -133,7 +135,7 @@ def test_leadership_assigned_only_once_with_network_partition_if_there_exists_ma
 
 @each_seed
 @both_kinds_of_voters
-def test_leadership_will_not_change_during_network_partition_if_majority_still_reachable(
+def test_leadership_unchanged_in_network_partition_if_majority_reachable(
     seed: int, dynamic: bool
 ) -> None:
     quorum = Scenario(seed, 5, 3, dynamic=dynamic)

@@ -280,7 +280,7 @@ def test_one_reader_gets_four_fifths_of_what_a_far_store_can_give(tmp_path: Path
     assert world.got_bytes <= reader.read_bytes * 1.02
 
 
-def test_one_reader_of_segments_smaller_than_a_chunk_does_not_wait_at_their_ends(
+def test_a_reader_of_small_segments_does_not_wait_at_their_ends(
     tmp_path: Path,
 ) -> None:
     world = World(tmp_path, segments=400, records=8)

@@ -30,7 +30,7 @@ def deletions(tier: BusyTier) -> list[int]:
     return [tier.store.tried["delete", number] for number in range(4)]
 
 
-def test_a_partition_with_many_slow_deletions_lets_the_others_have_their_turns(
+def test_slow_deletions_of_one_partition_do_not_hold_up_the_others(
     tier: BusyTier,
 ) -> None:
     tier.run(INTERVAL_MS)

@@ -85,7 +85,7 @@ def states(scene: Scene) -> list[SegmentState]:
     return [segment.state for segment in scene.metadata.list_segments(PARTITION)]
 
 
-def test_a_copy_that_finishes_while_an_expiring_pass_looks_is_not_taken_for_dangling(
+def test_a_copy_that_finishes_during_an_expiring_pass_is_not_dangling(
     scene: Scene,
 ) -> None:
     scene.broker.fill(1)
@@ -101,7 +101,7 @@ def test_a_copy_that_finishes_while_an_expiring_pass_looks_is_not_taken_for_dang
 
 
 @pytest.mark.parametrize("steps", range(1, 12))
-def test_a_copy_that_begins_while_an_expiring_pass_looks_is_not_taken_for_dangling(
+def test_a_copy_that_begins_during_an_expiring_pass_is_not_dangling(
     scene: Scene, steps: int
 ) -> None:
     scene.broker.fill(2)
@@ -126,7 +126,7 @@ def test_a_copy_that_failed_is_dangling_for_the_next_look(scene: Scene) -> None:
     assert states(scene) == [SegmentState.DELETE_SEGMENT_STARTED]
 
 
-def test_what_is_closed_and_copied_between_two_looks_counts_once_for_the_size(
+def test_a_segment_closed_and_copied_between_two_looks_counts_once(
     scene: Scene,
 ) -> None:
     broker = scene.broker
@@ -203,7 +203,7 @@ def test_a_pass_ends_when_the_settings_are_not_those_it_began_with(scene: Scene)
     assert scene.broker.copied == 2, "what was copied was told, all the same"
 
 
-def test_nobody_validates_after_the_metadata_manager_has_ended_the_ownership(scene: Scene) -> None:
+def test_no_task_validates_after_the_ownership_has_ended(scene: Scene) -> None:
     scene.broker.fill(1)
     scene.metadata.release(PARTITION)
     for task in (copying(scene), expiring(scene)):
@@ -265,7 +265,7 @@ def test_deletions_are_read_back_in_offset_order(scene: Scene) -> None:
     assert seen == [[done] * 4, [begun, done, done, done], [begun, begun, done, done]]
 
 
-def test_a_finished_segment_too_is_deleted_once_more_before_it_is_forgotten(
+def test_a_finished_segment_is_deleted_again_before_it_is_forgotten(
     scene: Scene,
 ) -> None:
     scene.broker.fill(1)

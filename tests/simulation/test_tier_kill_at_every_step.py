@@ -109,7 +109,7 @@ def test_a_restart_of_the_broker_keeps_the_run_over_several_epochs(scene: Scene)
     scene.check_readable()
 
 
-def test_delete_records_removes_what_is_wholly_below_and_keeps_the_straddling_segment(
+def test_delete_records_removes_whole_segments_and_keeps_a_straddling_one(
     scene: Scene,
 ) -> None:
     scene.broker.fill(3)
@@ -123,7 +123,7 @@ def test_delete_records_removes_what_is_wholly_below_and_keeps_the_straddling_se
     scene.check_no_leak()
 
 
-def test_a_segment_waits_for_the_end_of_the_transaction_that_reaches_into_it(scene: Scene) -> None:
+def test_a_segment_waits_until_the_transaction_in_it_ends(scene: Scene) -> None:
     scene.broker.fill(2)
     scene.broker.last_stable = 4
     scene.pass_all()
@@ -210,7 +210,7 @@ def test_a_store_that_is_away_ends_a_deleting_pass_at_its_first_call(scene: Scen
     scene.check_no_leak()
 
 
-def test_a_hole_between_remote_end_and_local_start_is_unhealthy_and_touches_nothing(
+def test_a_hole_below_the_local_start_is_unhealthy_and_deletes_nothing(
     scene: Scene,
 ) -> None:
     scene.broker.fill(3)
@@ -247,7 +247,7 @@ def test_a_lost_log_start_checkpoint_is_rebuilt_from_remote_metadata(scene: Scen
     scene.check_readable()
 
 
-def test_tiering_switched_off_with_drop_moves_the_log_start_first_and_empties_the_store(
+def test_dropping_a_tier_raises_the_log_start_first_and_empties_the_store(
     scene: Scene,
 ) -> None:
     scene.broker.fill(3)

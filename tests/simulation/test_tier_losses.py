@@ -159,7 +159,7 @@ def test_h2_a_barrier_carries_no_log_start_and_a_settled_owner_does(scene: Scene
     assert set(carried) == {4}
 
 
-def test_h3_a_directory_of_an_earlier_time_is_unhealthy_by_a_segment_that_was_only_started(
+def test_h3_an_older_directory_is_unhealthy_by_a_merely_started_segment(
     scene: Scene,
 ) -> None:
     scene.broker.fill(2)
@@ -193,7 +193,7 @@ def test_h6_other_batches_where_a_segment_was_finished_are_a_lost_log_end(scene:
     assert_unhealthy(scene, Loss.LOG_END)
 
 
-def test_h7_a_chain_that_no_index_tells_is_unhealthy_until_records_are_deleted(
+def test_h7_a_chain_in_no_index_is_unhealthy_until_records_are_deleted(
     scene: Scene,
 ) -> None:
     fill_over_epochs(scene)
@@ -310,7 +310,7 @@ def test_a_hole_is_unhealthy_and_ends_with_records_deleted_up_to_above_it(scene:
     scene.check_readable()
 
 
-def test_a_hole_with_an_unknown_log_start_names_an_offset_that_can_be_deleted_to(
+def test_a_hole_with_an_unknown_log_start_names_an_offset_to_delete_to(
     scene: Scene,
 ) -> None:
     scene.broker.fill(4)
@@ -348,7 +348,7 @@ def test_h11_a_leader_epoch_below_the_chain_writes_nothing(scene: Scene) -> None
     assert scene.pass_all() == ""
 
 
-def test_an_upgraded_partition_whose_records_carry_nothing_is_not_unhealthy(scene: Scene) -> None:
+def test_an_upgraded_partition_without_carried_log_starts_is_healthy(scene: Scene) -> None:
     fill_over_epochs(scene)
     scene.broker.delete_records(4)
     scene.settle()
@@ -358,7 +358,7 @@ def test_an_upgraded_partition_whose_records_carry_nothing_is_not_unhealthy(scen
     assert scene.broker.log_start == 4
 
 
-def test_the_highest_carried_log_start_is_taken_by_an_owner_with_an_older_checkpoint(
+def test_an_owner_with_an_older_checkpoint_takes_the_highest_log_start(
     scene: Scene,
 ) -> None:
     fill_over_epochs(scene)

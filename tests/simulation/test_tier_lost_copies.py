@@ -39,7 +39,7 @@ def lags(tier: BusyTier) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_store_that_keeps_nothing_for_a_while_holds_a_thread_and_then_all_are_copied(
+def test_a_store_that_loses_copies_for_a_while_gets_them_all_afterwards(
     make: Make, seed: int
 ) -> None:
     rng = Random(seed)
@@ -73,7 +73,7 @@ def test_a_store_that_keeps_nothing_for_a_while_holds_a_thread_and_then_all_are_
     assert tier.dangling().total() == 0, "what was lost went through deletion"
 
 
-def test_a_sole_partition_whose_store_kept_nothing_is_unhealthy_and_copied_when_it_keeps(
+def test_a_sole_partition_without_kept_copies_is_unhealthy_until_copied(
     make: Make,
 ) -> None:
     tier = make(1, copiers=2, call_ms=50)

@@ -166,7 +166,7 @@ async def test_half_bodies_give_way_as_half_heads_do() -> None:
 
 
 @pytest.mark.parametrize("answer_s", [600.0, 0.05], ids=["newcomer", "time"])
-async def test_who_does_not_read_a_http_answer_keeps_neither_place_nor_descriptor(
+async def test_a_client_that_does_not_read_http_keeps_no_place_or_descriptor(
     answer_s: float,
 ) -> None:
     """Little enough is left over for the last write not to wait by itself."""

@@ -234,7 +234,7 @@ def test_answers_about_deleted_topics_are_not_kept_for_long(tmp_path: Path) -> N
     assert len(handler._encoded) <= 5
 
 
-def test_a_page_of_partitions_is_bounded_and_names_where_the_next_one_begins(
+def test_a_page_of_partitions_is_bounded_and_names_the_next_ones_start(
     tmp_path: Path,
 ) -> None:
     admin = Admin({}, tmp_path)

@@ -183,7 +183,7 @@ def test_parts_for_which_no_time_is_left_are_named_before_the_last_line(tmp_path
     assert lines[-1] == TESTED
 
 
-def test_the_second_stage_runs_however_long_the_first_took_and_says_what_it_left_out(
+def test_the_second_stage_always_runs_and_reports_the_excluded_tests(
     tmp_path: Path,
 ) -> None:
     excluded = "no time left for 7 tests of 2 files: tests/a.py, tests/b.py"

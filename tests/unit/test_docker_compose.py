@@ -117,7 +117,7 @@ def test_the_image_is_the_version_that_runs_without_docker() -> None:
     assert SERVICES["localstack"]["image"] == "localstack/localstack:" + core.split("==")[1]
 
 
-def test_the_broker_and_the_start_without_docker_use_the_bucket_that_is_made() -> None:
+def test_the_broker_and_the_start_without_docker_use_the_created_bucket() -> None:
     bucket = SERVICES["localstack"]["environment"]["TIDEMARK_BUCKETS"]
     assert overrides("broker")["rsm.config.bucket"] == bucket
     assert runpy.run_path(str(ROOT / "localstack/start.py"))["BUCKET"] == bucket

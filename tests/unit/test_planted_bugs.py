@@ -55,7 +55,7 @@ FILES = {
 }
 
 
-def test_what_a_simulation_finds_names_its_seed_in_the_table_and_on_the_page() -> None:
+def test_simulation_findings_name_their_seed_in_the_table_and_on_the_page() -> None:
     page = (ROOT / "docs" / "testing.md").read_text()
     rows = re.findall(r"^\| [^|]*\| [^|]+ \| ([A-Z]{2}\d\d) \| (\d+) \|$", page, re.MULTILINE)
     simulated = {bug.id: bug for bug in read_tables(ROOT) if bug.seed is not None}

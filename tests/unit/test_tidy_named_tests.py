@@ -1,4 +1,4 @@
-"""Tests that pages name as proof exist, under the names that the pages give."""
+"""Tests have short names; those that pages name as proof exist under the names given there."""
 
 import re
 from pathlib import Path
@@ -9,6 +9,18 @@ ROOT = Path(__file__).parents[2]
 NAMED = re.compile(r"`((?:[\w/]+/)?(?:test_\w+\.py|testing\.py)|\.\.\.)?::(test_\w+)")
 LONE_FILE = re.compile(r"`(?:[\w/]+/)?(test_\w+\.py)`")
 ALONE = re.compile(r"`(test_\w+)`")
+NAME_CHARACTERS_MAX = 70
+
+
+def test_no_test_has_a_name_of_more_than_70_characters() -> None:
+    """A name is condition and result; a report or a table cuts a longer one off."""
+    names = names_by_file().items()
+    assert [
+        f"{file}::{name}"
+        for file, tests in names
+        for name in sorted(tests)
+        if len(name) > NAME_CHARACTERS_MAX
+    ] == []
 
 
 def test_pages_name_tests_that_exist() -> None:

@@ -96,7 +96,7 @@ def test_the_longest_come_first_and_the_order_can_be_replayed(few_tests: Path) -
     assert "replay this order: --randomly-seed=" in said
 
 
-def test_in_a_run_that_has_an_end_any_group_may_be_first_and_the_seed_decides(
+def test_with_an_end_time_the_seed_decides_which_group_runs_first(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)

@@ -89,7 +89,7 @@ ELSEWHERE = MappingProxyType(
         "N082": f"{_CREATION}::test_names_that_cannot_be_directories_are_refused",
         "N085": f"{_CREATION}::test_names_that_cannot_be_directories_are_refused",
         "N086": f"{_CREATION}"
-        "::test_a_name_that_metrics_could_not_tell_from_another_is_refused_and_the_other_named",
+        "::test_a_name_equal_in_metrics_is_refused_and_the_other_topic_is_named",
         "N087": f"{_CREATION}::test_a_count_of_partitions_that_is_none_is_refused",
         "N088": f"{_CREATION}::test_a_billion_partitions_are_refused_before_anything_is_built",
         "N089": f"{_CREATION}::test_a_replication_factor_that_is_none_is_refused",
@@ -103,7 +103,7 @@ ELSEWHERE = MappingProxyType(
         "N105": f"{_QUORUM}/test_bad_input_quorum.py"
         "::test_bad_input_about_something_else_is_refused_before_the_core",
         "N106": f"{_QUORUM}/test_kip595_elections.py"
-        "::test_bad_input_a_candidate_outside_the_voters_is_validated_like_any_other",
+        "::test_bad_input_a_candidate_outside_the_voters_is_validated_equally",
         "N107": f"{_QUORUM}/test_raft_epochs.py"
         "::test_bad_input_an_absurd_epoch_of_a_request_moves_nothing",
         "N108": f"{_QUORUM}/test_kip630_snapshots.py"
@@ -114,7 +114,7 @@ ELSEWHERE = MappingProxyType(
         "N113": f"{_READS}::test_one_flipped_bit_gives_2_after_one_refetch_and_never_the_bytes",
         "N114": f"{_READS}::test_a_swapped_object_is_noticed_although_its_checksums_are_right",
         "N115": "tests/unit/rlmm/test_rlmm_foreign_records.py"
-        "::test_an_update_whose_start_was_compacted_away_is_refused_and_no_segment_made_up",
+        "::test_an_update_without_its_start_is_refused_and_invents_no_segment",
         "N116": "rsm_plugins/contract/naming.py::test_custom_metadata_never_leads_out_of_the_store",
         "N117": "tests/unit/local_log/test_local_log_refused.py"
         "::test_an_incomplete_batch_is_cut_in_place",
@@ -124,7 +124,7 @@ ELSEWHERE = MappingProxyType(
         "N120": "tests/unit/local_log/test_local_log_dirs.py"
         "::test_bad_input_N120_alien_files_are_left_alone",
         "N121": "tests/integration/test_disk_failures.py"
-        "::test_bad_input_N121_full_disk_fails_alone_and_comes_back_after_a_restart",
+        "::test_bad_input_N121_full_disk_fails_alone_and_returns_after_a_restart",
     }
 )
 """Rows whose place is not on a socket of a broker alone: one test that would miss the row."""

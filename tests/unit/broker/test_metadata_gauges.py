@@ -15,7 +15,7 @@ class Node:
     ignores_static_voters = False
 
 
-def test_partitions_and_those_without_a_working_leader_are_counted_after_each_change() -> None:
+def test_partitions_and_leaderless_ones_are_counted_after_each_change() -> None:
     image = cluster_of(1, 2)
     registry = Registry()
 

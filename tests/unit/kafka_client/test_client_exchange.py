@@ -87,7 +87,7 @@ def ready(**settings: Any) -> Side:
     return side
 
 
-def test_requests_wait_for_the_greeting_and_go_in_the_highest_common_version() -> None:
+def test_requests_wait_for_api_versions_and_use_the_highest_common_one() -> None:
     side = Side()
     side.ask()
     side.exchange.opened()
@@ -344,7 +344,7 @@ def test_reading_stops_while_the_receiver_is_behind() -> None:
     assert len(side.ends) == 4
 
 
-def test_requests_end_in_their_time_while_reading_stops_and_the_connection_stays() -> None:
+def test_requests_time_out_while_reading_stops_and_the_connection_stays() -> None:
     side = ready(held_bytes_max=1)
     for _ in range(3):
         side.ask(read=None, timeout_ms=1_000)

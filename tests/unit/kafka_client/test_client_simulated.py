@@ -138,7 +138,7 @@ class Busy(InlinePool):
         return Future()
 
 
-def test_a_long_answer_ends_its_request_in_time_though_all_threads_are_busy() -> None:
+def test_a_long_answer_times_out_although_all_threads_are_busy() -> None:
     world = World(1)
     world.network.nodes[NODE] = Long
     connection = world.connections.to(NODE)

@@ -194,7 +194,7 @@ def test_text_that_is_no_utf8_is_malformed() -> None:
         groups.decode(pack(">ih", 1, 2) + b"\xc3\x28\x00", 3)
 
 
-def test_a_version_nobody_knows_is_malformed_to_read_and_a_mistake_to_write() -> None:
+def test_an_unknown_version_is_malformed_to_decode_and_an_error_to_encode() -> None:
     with pytest.raises(MalformedMessageError):
         METADATA.decode(b"", 99)
     with pytest.raises(ValueError, match="no version 99"):

@@ -69,7 +69,7 @@ def test_a_damaged_sidecar_proves_nothing_and_is_made_again(tmp_path, damage):
         reopened(tmp_path).read(NAME)
 
 
-def test_a_stop_at_each_step_of_a_write_leaves_a_file_that_the_sidecar_knows(tmp_path):
+def test_a_stop_at_each_step_of_a_write_leaves_a_readable_file(tmp_path):
     operations = ("write_at", "fsync", "rename")
     for durable in (True, False):
         for operation in operations:
@@ -85,7 +85,7 @@ def test_a_stop_at_each_step_of_a_write_leaves_a_file_that_the_sidecar_knows(tmp
                 assert reopened(path).read(NAME) in (b"before", b"after")
 
 
-def test_a_file_that_was_there_before_its_sidecar_is_taken_and_survives_a_failed_write(tmp_path):
+def test_a_file_without_a_sidecar_is_read_and_survives_a_failed_write(tmp_path):
     (tmp_path / NAME).write_bytes(b"from Kafka")
     disk = FaultyDisk()
     files = CheckedFiles(disk, tmp_path)
@@ -106,7 +106,7 @@ def test_unsynced_versions_stay_known_until_one_is_fsynced(tmp_path):
         assert reopened(tmp_path).read(NAME) == version
 
 
-def test_a_durable_write_makes_its_sidecar_durable_though_it_says_nothing_new(tmp_path):
+def test_a_durable_write_syncs_its_sidecar_even_if_unchanged(tmp_path):
     synced = []
 
     class Recording(Disk):

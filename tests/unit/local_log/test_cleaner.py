@@ -236,7 +236,7 @@ async def test_stopping_ends_the_process_and_looks_no_more(world: World) -> None
 
 
 @pytest.mark.parametrize("dirtier", ["sick", "sound"])
-def test_a_log_over_which_the_process_ends_does_not_keep_the_others_waiting(
+def test_a_log_that_kills_the_process_does_not_keep_others_waiting(
     world: World, dirtier: str
 ) -> None:
     sick, sound = world.log("sick"), world.log("sound")

@@ -106,7 +106,7 @@ def test_a_tombstone_gets_a_horizon_once_and_goes_when_it_has_passed() -> None:
     assert records(last) == [(1, NOW_MS + 100, b"b", b"2")]
 
 
-def test_a_tombstone_that_the_map_did_not_reach_stays_whatever_its_horizon_says() -> None:
+def test_a_tombstone_beyond_the_map_stays_after_its_horizon() -> None:
     """An earlier pass gave it one; what it deletes may lie between the map's end and it."""
     first = filtered(batch_of((b"a", None), base_offset=10), {b"a": 10})
     assert first is not None
@@ -123,7 +123,7 @@ def test_tombstones_may_be_kept_for_as_long_as_can_be_said() -> None:
     assert kept.header.base_timestamp == LONG_MAX
 
 
-def test_records_without_a_key_go_but_not_the_batch_at_the_end_of_the_round() -> None:
+def test_records_without_a_key_go_but_not_the_last_batch_of_the_round() -> None:
     batch = batch_of((None, b"1"), (None, b"2"), base_offset=10)
     assert filtered(batch, {}) is None
     assert records(filtered(batch, {}, latest=10)) == [(11, NOW_MS + 100, None, b"2")]

@@ -259,7 +259,7 @@ def test_damage_sets_the_log_aside_until_it_is_truncated(
     assert world.cleaner.uncleanable == []
 
 
-def test_a_pass_that_fails_for_whatever_reason_sets_its_log_aside_and_no_other(
+def test_a_failed_pass_sets_only_its_own_log_aside(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sick, sound = world.log("sick"), world.log("sound")

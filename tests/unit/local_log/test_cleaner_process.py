@@ -165,7 +165,7 @@ def test_it_says_that_it_is_there_while_it_waits_for_a_disk(
 
 
 @pytest.mark.parametrize("moves", [True, False])
-def test_a_pass_that_stalls_makes_room_for_others_and_is_no_fault_of_its_log(
+def test_a_stalled_pass_makes_room_for_others_and_is_no_fault_of_its_log(
     tmp_path: Path, *, moves: bool
 ) -> None:
     said = "".join(

@@ -265,7 +265,7 @@ def test_a_pass_whose_new_file_is_gone_is_spoilt(world: World) -> None:
         log.cleaning.make_ready(0, "nobody")
 
 
-def test_a_segment_that_was_taken_gets_its_name_when_there_are_descriptors_again(
+def test_a_taken_segment_gets_its_name_once_descriptors_are_free(
     world: World,
 ) -> None:
     log = world.log()

@@ -152,9 +152,7 @@ def test_segment_dropped_while_it_is_opened_for_copying_is_refused(tmp_path, dis
 
 
 @pytest.mark.parametrize("suffix", [".snapshot", ".index"])
-def test_segment_that_is_repaired_for_a_copy_leaves_the_next_log_of_that_name_alone(
-    tmp_path, disk, suffix
-):
+def test_segment_repaired_for_a_copy_leaves_the_next_log_unchanged(tmp_path, disk, suffix):
     manager = LogManager(
         [tmp_path], lambda _: SMALL, simulated(clock=ManualClock(NOW_MS), disk=disk)
     )
@@ -181,7 +179,7 @@ def test_segment_that_is_repaired_for_a_copy_leaves_the_next_log_of_that_name_al
     assert not new.is_offline
 
 
-def test_look_up_in_a_deleted_log_does_not_answer_from_the_next_one_of_its_name(tmp_path, disk):
+def test_lookup_in_a_deleted_log_does_not_read_the_next_log_of_its_name(tmp_path, disk):
     manager = LogManager(
         [tmp_path], lambda _: SMALL, simulated(clock=ManualClock(NOW_MS), disk=disk)
     )
@@ -249,7 +247,7 @@ def _two_logs(tmp_path, disk):
     return manager, *logs
 
 
-def test_log_start_that_rises_while_another_log_is_flushed_is_not_kept_unflushed(tmp_path, disk):
+def test_log_start_raised_during_another_flush_is_not_kept_unflushed(tmp_path, disk):
     manager, bills, _ = _two_logs(tmp_path, disk)
     disk.on_touch("orders-0/", lambda: bills.raise_log_start(10))
     assert manager.keep_log_starts([ORDERS]) == {}
@@ -258,7 +256,7 @@ def test_log_start_that_rises_while_another_log_is_flushed_is_not_kept_unflushed
     assert manager.dirs[0].entry(LOG_STARTS, BILLS) == bills.recovery_point == 10
 
 
-def test_log_that_is_deleted_while_log_starts_are_kept_does_not_concern_the_others(tmp_path, disk):
+def test_log_deleted_while_log_starts_are_kept_affects_no_other(tmp_path, disk):
     manager, _, _ = _two_logs(tmp_path, disk)
 
     def gone():

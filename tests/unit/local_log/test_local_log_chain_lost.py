@@ -75,7 +75,7 @@ def test_bad_chain_of_what_is_remote_is_said_to_be_lost(tmp_path, content, log_s
     assert open_log(tmp_path, **known).epoch_file.lost == ""
 
 
-def test_a_log_start_that_reaches_the_first_segment_ends_the_loss_of_the_chain(tmp_path):
+def test_a_log_start_at_the_first_segment_ends_the_loss_of_the_chain(tmp_path):
     config = with_config(remote_storage_enable=True, local_retention_bytes=0)
     log = _with_epochs(tmp_path, config=config, log_start=0)
     base = log.segments.all[1].base_offset
@@ -121,7 +121,7 @@ def test_chain_of_a_tiered_log_that_ends_before_its_batches_is_lost(tmp_path):
     assert open_log(tmp_path, **known).epoch_file.lost == "it ends before epoch 2"
 
 
-def test_chain_is_clipped_on_disk_only_after_the_log_start_could_be_checkpointed(tmp_path):
+def test_chain_on_disk_is_clipped_only_after_the_log_start_checkpoint(tmp_path):
     config = with_config(remote_storage_enable=True)
     log = _with_epochs(tmp_path, config=config, log_start=0)
     log.raise_log_start(30)
@@ -143,7 +143,7 @@ def test_chain_that_lags_behind_the_batches_continues(tmp_path):
     assert [(e.epoch, e.start_offset) for e in again.epochs.entries()] == [(0, 0), (1, 20), (2, 40)]
 
 
-def test_a_chain_written_beside_the_loop_gives_way_to_what_the_loop_has_changed(tmp_path):
+def test_a_chain_written_off_the_loop_yields_to_changes_of_the_loop(tmp_path):
     log = _with_epochs(tmp_path, config=with_config(remote_storage_enable=True), log_start=0)
     version, restored = log.epoch_file.version, log.restored_chain([EpochEntry(0, 0)])
     log.epochs.assign(7, log.log_end_offset)
@@ -153,7 +153,7 @@ def test_a_chain_written_beside_the_loop_gives_way_to_what_the_loop_has_changed(
     assert on_disk[-1].epoch == 7
 
 
-def test_a_chain_written_beside_the_loop_is_not_written_again_when_it_is_taken(tmp_path):
+def test_a_chain_written_off_the_loop_is_not_written_twice(tmp_path):
     log = _with_epochs(tmp_path, config=with_config(remote_storage_enable=True), log_start=0)
     log.epoch_file.write_epoch_ahead(7, log.log_end_offset)
     (tmp_path / CHAIN).unlink()  # a second write would make it again

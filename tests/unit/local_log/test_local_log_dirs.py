@@ -96,7 +96,7 @@ def test_a_killed_process_has_lost_nothing_while_its_machine_ran_on(tmp_path, ol
     assert broker.start().clean_epoch == epoch
 
 
-def test_a_directory_that_failed_may_have_lost_records_though_the_machine_runs_on(tmp_path):
+def test_a_failed_directory_may_have_lost_records_without_a_reboot(tmp_path):
     """After an fsync that failed the pages count as written, and a kill would look like any."""
     broker = Broker(tmp_path, dirs=2)
     manager = broker.start()
@@ -207,7 +207,7 @@ def test_deleted_log_is_gone_at_once_and_its_files_later(broker):
     assert again.directory.exists()
 
 
-def test_what_waits_for_deletion_when_the_logs_are_closed_is_left_to_the_next_start(broker):
+def test_deletions_pending_at_close_are_left_to_the_next_start(broker):
     manager = broker.start()
     _fill(manager.create(*ORDERS, TOPIC_ID))
     manager.delete(ORDERS)
@@ -343,7 +343,7 @@ def test_bad_input_N121_full_disk_takes_its_directory_offline_alone(operation, t
     append(again.get(bad.topic_partition))
 
 
-def test_directory_that_cannot_be_read_at_start_is_offline_and_its_logs_do_not_begin_anew(tmp_path):
+def test_directory_unreadable_at_start_is_offline_and_keeps_its_logs(tmp_path):
     broker = Broker(tmp_path, dirs=2)
     manager = broker.start()
     for partition in range(4):
@@ -467,7 +467,7 @@ def test_log_start_survives_a_kill_after_retention(broker):
     assert not list(log.directory.glob("*.deleted"))
 
 
-def test_an_older_version_may_have_dropped_segments_that_its_checkpoint_does_not_know(broker):
+def test_segments_that_an_older_version_dropped_move_the_log_start(broker):
     manager = broker.start()
     log = _fill(manager.create(*ORDERS, TOPIC_ID))
     log.raise_log_start(5)
@@ -484,7 +484,7 @@ def test_an_older_version_may_have_dropped_segments_that_its_checkpoint_does_not
     assert broker.start().get(ORDERS).log_start_offset == second
 
 
-def test_a_topic_whose_tiering_was_just_dropped_begins_at_its_first_segment(broker):
+def test_a_topic_that_just_dropped_its_tier_begins_at_its_first_segment(broker):
     broker.config = with_config(remote_storage_enable=True, local_retention_ms=1000)
     manager = broker.start()
     log = _fill(manager.create(*ORDERS, TOPIC_ID))

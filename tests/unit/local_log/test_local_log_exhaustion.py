@@ -204,7 +204,7 @@ def manager_of(root: Path, disk: Disk, **settings: object) -> LogManager:
     return manager
 
 
-def test_a_checkpoint_without_descriptors_is_not_written_and_the_directory_stays(
+def test_without_descriptors_no_checkpoint_is_written_and_no_disk_fails(
     tmp_path: Path,
 ) -> None:
     disk = ExhaustedDisk()

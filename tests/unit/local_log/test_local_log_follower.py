@@ -150,7 +150,7 @@ def test_filler_for_lost_offsets_has_no_epoch_and_is_taken(tmp_path):
     assert chain_of(log) == [(4, 0), (5, 900)]
 
 
-def test_log_that_is_cut_within_its_first_batch_says_of_nothing_that_it_is_committed(tmp_path):
+def test_log_cut_within_its_first_batch_has_a_high_watermark_of_0(tmp_path):
     log = open_log(tmp_path, config=with_config(segment_bytes=500))
     for first in range(0, 12, 4):
         take(log, given(first, 4))
@@ -293,9 +293,7 @@ def test_the_epoch_of_the_last_committed_record_stays_when_that_is_deleted(tmp_p
 
 
 @pytest.mark.parametrize(("tiered", "kept"), [(True, [(3, 1), (5, 2)]), (False, [(5, 3)])])
-def test_what_was_here_before_a_leader_came_is_known_until_its_log_is_validated(
-    tmp_path, tiered, kept
-):
+def test_earlier_epochs_stay_in_the_chain_until_the_log_is_validated(tmp_path, tiered, kept):
     log = open_log(tmp_path, config=with_config(remote_storage_enable=tiered))
     take(log, given(0, 2, epoch=3))
     log.unvalidated_end = 2

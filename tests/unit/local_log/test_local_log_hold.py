@@ -117,7 +117,7 @@ def test_zero_milliseconds_hold_nothing() -> None:
     assert held.start_at(NOW_MS) == LONG_MAX
 
 
-def test_a_later_follower_renews_the_time_and_the_lowest_start_of_them_is_held() -> None:
+def test_a_later_follower_renews_the_hold_and_the_lowest_start_is_held() -> None:
     held = LocalHold()
     held.begin(30, now_ms=NOW_MS, for_ms=FOR_MS)
     held.begin(50, now_ms=NOW_MS + 100, for_ms=FOR_MS)
@@ -131,7 +131,7 @@ def test_a_later_follower_renews_the_time_and_the_lowest_start_of_them_is_held()
 # -- on a real log -------------------------------------------------------------------------------
 
 
-def test_local_retention_goes_up_to_the_told_start_and_on_when_the_hold_is_over(
+def test_local_retention_stops_at_the_held_start_until_the_hold_ends(
     tmp_path: Path,
 ) -> None:
     log = copied(tmp_path)
@@ -220,7 +220,7 @@ def test_a_disk_that_does_not_say_how_full_it_is_holds_nothing(tmp_path: Path) -
     assert not log.is_offline
 
 
-def test_the_disk_is_asked_by_the_step_of_the_pool_and_only_where_something_is_held(
+def test_the_pool_asks_for_disk_space_only_while_a_start_is_held(
     tmp_path: Path,
 ) -> None:
     disk = Space()

@@ -49,7 +49,7 @@ def _offsets(log):
 
 
 @pytest.mark.parametrize("number", [0, 2])
-def test_lost_batches_without_a_torn_byte_take_the_later_segments_with_them(tmp_path, number):
+def test_lost_batches_without_a_torn_byte_discard_the_later_segments(tmp_path, number):
     log = filled(tmp_path)
     log.close(clean=False)
     end = _lose_the_last_batch(log, number)
@@ -137,7 +137,7 @@ def test_compacted_topic_keeps_its_holes(tmp_path, caplog):
     assert not [record for record in caplog.records if record.levelno == logging.ERROR]
 
 
-def test_log_that_a_cleaner_has_worked_on_keeps_its_holes_whatever_its_policy_is_now(tmp_path):
+def test_a_cleaned_log_keeps_its_holes_under_any_policy(tmp_path):
     tp = TopicPartition("orders", 0)
     log = filled(tmp_path / "orders-0")
     end = log.log_end_offset
@@ -177,7 +177,7 @@ def test_a_base_offset_that_was_changed_is_no_work_of_a_cleaner(tmp_path):
     assert _offsets(log) == list(range(header.base_offset))
 
 
-def test_a_base_offset_that_was_changed_in_a_compacted_log_hides_nothing_flushed(tmp_path):
+def test_a_changed_base_offset_in_a_compacted_log_hides_no_flushed_batch(tmp_path):
     """The batches after it lie below the offset that it claims."""
     config = with_config(cleanup_policy=frozenset({"compact"}))
     log = filled(tmp_path, config=config)

@@ -157,7 +157,7 @@ def test_a_log_that_begins_anew_where_one_left_keeps_its_new_segment(tmp_path: P
     assert (again.log_start_offset, again.log_end_offset) == (second, second + 3)
 
 
-def test_segments_go_after_their_log_starts_are_kept_and_before_their_files_do(
+def test_segments_leave_after_log_starts_are_kept_and_before_their_files(
     tmp_path: Path,
 ) -> None:
     pool = HeldPool(is_holding=False)
@@ -235,7 +235,7 @@ def test_the_chain_that_begins_later_is_not_written_by_the_loop(
     assert _on_disk(tmp_path) == log.epochs.entries() == [EpochEntry(2, expiry.log_start_offset)]
 
 
-def test_a_chain_that_lags_when_its_topic_is_tiered_is_durable_before_segments_go(
+def test_a_lagging_chain_of_a_newly_tiered_log_is_durable_before_deletion(
     tmp_path: Path,
 ) -> None:
     log = _of_three_epochs(tmp_path, tiered=False)
@@ -363,7 +363,7 @@ class TestAPass:
         assert _on_disk(log.directory)[0] == EpochEntry(0, 0)
 
 
-def test_segments_stay_where_the_tier_takes_its_word_back_before_they_have_gone(
+def test_segments_stay_if_the_tier_withdraws_its_report_before_they_go(
     tmp_path: Path,
 ) -> None:
     """Its store may lose the copies from then on: what is here may be all there is."""
@@ -406,7 +406,7 @@ class Noted(Disk):
         super().fsync_path(path)
 
 
-def test_of_a_tiered_log_no_segment_leaves_before_the_last_is_gone_for_good(
+def test_a_tiered_log_drops_a_segment_only_once_the_last_is_durably_gone(
     tmp_path: Path,
 ) -> None:
     """A power cut that took one back and not the next would leave a hole below the local end."""
@@ -459,7 +459,7 @@ def test_a_log_that_a_hanging_disk_has_keeps_no_other_from_its_turn(tmp_path: Pa
     assert over
 
 
-def test_a_retention_pass_that_is_over_is_freed_without_the_garbage_collector() -> None:
+def test_a_finished_retention_pass_is_freed_without_garbage_collection() -> None:
     pool = HeldPool()
     passes = _passes(pool, ManualScheduler(ManualClock(NOW_MS)))
     gc.collect()

@@ -33,7 +33,7 @@ def first_above(log: PartitionLog, epoch: int) -> int:
 
 
 @pytest.mark.parametrize("operations", [*range(1, 60), None])
-def test_without_power_at_any_step_a_later_life_begins_where_the_first_one_ended(
+def test_after_a_power_cut_at_any_step_a_new_epoch_begins_at_the_old_end(
     tmp_path: Path, operations: int | None
 ) -> None:
     log = filled(tmp_path, config=TIERED)

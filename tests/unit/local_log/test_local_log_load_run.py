@@ -173,7 +173,7 @@ def stopped(killed: Killed, caller: ThreadPoolExecutor) -> tuple[LogManager, "Fu
     return manager, running
 
 
-def test_a_run_that_is_stopped_begins_no_other_partition_and_marks_nothing_clean(
+def test_a_stopped_run_opens_no_other_partition_and_marks_nothing_clean(
     tmp_path: Path, pools: ThreadPools, caller: ThreadPoolExecutor
 ) -> None:
     killed = Killed(tmp_path, pools)
@@ -221,7 +221,7 @@ def test_what_a_thread_did_not_expect_ends_the_run(tmp_path: Path, pools: Thread
     assert not manager.is_loaded
 
 
-def test_logs_of_a_directory_that_fails_meanwhile_are_offline_and_the_others_open(
+def test_logs_of_a_directory_that_fails_are_offline_and_the_others_open(
     tmp_path: Path, pools: ThreadPools
 ) -> None:
     killed = Killed(tmp_path, pools, dirs=2, logs=12)

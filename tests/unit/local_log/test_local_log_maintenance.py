@@ -104,7 +104,7 @@ def test_a_pass_that_comes_while_one_runs_begins_none(tmp_path: Path) -> None:
     assert pool.held == 1
 
 
-def test_a_log_that_is_deleted_meanwhile_does_not_keep_others_from_their_flush(
+def test_a_deleted_log_does_not_keep_others_from_their_flush(
     tmp_path: Path,
 ) -> None:
     logs, turns, pool = _unflushed(tmp_path, 3), Turns(), HeldPool()

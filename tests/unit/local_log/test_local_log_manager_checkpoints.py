@@ -243,7 +243,7 @@ def damage_first_segment(host: Host) -> None:
     path.write_bytes(data)
 
 
-def test_damage_that_was_found_with_an_unknown_recovery_point_is_found_again(
+def test_damage_found_with_an_unknown_recovery_point_is_found_again(
     tmp_path: Path,
 ) -> None:
     """A known one in its place, and the next start reads the last segment only, and serves."""
@@ -258,7 +258,7 @@ def test_damage_that_was_found_with_an_unknown_recovery_point_is_found_again(
         assert host.checkpoint(RECOVERY_POINTS) == {ORDERS: UNKNOWN, BILLS: 60}
 
 
-def test_a_log_without_an_entry_that_does_not_begin_at_0_was_not_begun_since(
+def test_damage_in_an_old_log_without_checkpoint_entries_is_refused(
     tmp_path: Path,
 ) -> None:
     """It was read whole before, and flushed for all that is known: damage in it is no torn tail."""
@@ -311,7 +311,7 @@ def test_entries_of_a_partition_that_is_not_there_survive_as_well(tmp_path: Path
     assert (log.log_start_offset, log.high_watermark) == (30, 60)
 
 
-def test_nothing_on_the_disk_says_that_more_was_safe_than_a_truncation_leaves(
+def test_no_checkpoint_on_disk_exceeds_the_end_of_a_truncation(
     tmp_path: Path,
 ) -> None:
     host = filled(tmp_path)
@@ -397,7 +397,7 @@ def test_log_starts_that_are_not_kept_are_told_by_partition(tmp_path: Path) -> N
     }
 
 
-def test_retention_has_log_starts_on_the_disk_before_the_first_segment_goes(
+def test_retention_writes_log_starts_before_it_deletes_the_first_segment(
     tmp_path: Path,
 ) -> None:
     disk = NotingDisk()
@@ -412,7 +412,7 @@ def test_retention_has_log_starts_on_the_disk_before_the_first_segment_goes(
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.EMFILE])
-def test_retention_drops_nothing_in_a_directory_that_does_not_keep_log_starts(
+def test_retention_drops_nothing_in_a_directory_that_keeps_no_log_starts(
     tmp_path: Path, error: int
 ) -> None:
     host = Host(tmp_path, 2, config=with_config(retention_ms=1000))

@@ -75,7 +75,7 @@ def test_a_directory_that_fails_half_way_loses_all_of_them_to_another(
     assert [directory.works for directory in manager.dirs] == [False, True]
 
 
-def test_a_directory_whose_names_cannot_be_made_durable_loses_them_to_another(
+def test_a_directory_that_cannot_sync_new_names_gives_them_to_another(
     tmp_path: Path,
 ) -> None:
     class NamelessDisk(QuickDisk):
@@ -122,7 +122,7 @@ def test_files_that_are_there_are_never_taken_for_a_new_log(tmp_path: Path) -> N
     assert manager.create(*ORDERS, IDS["orders"]).log_end_offset == 0
 
 
-def test_records_that_could_not_be_renamed_away_are_not_those_of_the_next_topic(
+def test_records_that_could_not_be_renamed_are_not_those_of_the_next_topic(
     tmp_path: Path,
 ) -> None:
     host = Host(tmp_path)

@@ -195,7 +195,7 @@ def test_files_of_a_topic_whose_removal_was_not_read_stay(
 
 
 @pytest.mark.parametrize("has_sidecar", [False, True])
-def test_files_that_the_metadata_want_here_are_never_those_of_a_removed_topic(
+def test_files_that_metadata_assign_here_are_never_of_a_removed_topic(
     tmp_path: Path, *, has_sidecar: bool
 ) -> None:
     """One stale file is no reason to delete what the metadata assign to this directory."""
@@ -422,7 +422,7 @@ def test_a_mark_that_proves_nothing_means_recovery(
     assert [log.log_end_offset for log in manager.all()] == [60]
 
 
-def test_a_mark_of_another_life_is_believed_only_where_lives_are_not_compared(
+def test_a_mark_of_another_incarnation_counts_only_without_a_comparison(
     tmp_path: Path,
 ) -> None:
     host = stopped(tmp_path)

@@ -337,7 +337,7 @@ def test_a_source_that_fails_takes_the_log_offline(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("operation", ["rename", "fsync_path"])
-def test_a_target_that_fails_in_the_last_moment_leaves_the_log_where_it_was(
+def test_a_target_that_fails_at_the_last_step_leaves_the_log_in_place(
     tmp_path: Path, operation: str
 ) -> None:
     disk, host, manager = failing(tmp_path)

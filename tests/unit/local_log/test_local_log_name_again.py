@@ -111,7 +111,7 @@ def test_a_log_that_was_swapped_in_keeps_its_files(
     assert all(one.works for one in logs.dirs)
 
 
-def test_a_chain_written_before_the_topic_was_tiered_is_written_durably_when_it_is_taken(
+def test_a_chain_written_before_tiering_is_made_durable_when_it_is_taken(
     tmp_path: Path,
 ) -> None:
     disk = NotingDisk()

@@ -78,9 +78,7 @@ def _of_size(count, value_bytes, **options):
 @pytest.mark.parametrize(
     "batch", [_of_size(1, SHORT_BYTES), _of_size(SHORT_RECORDS + 1, 0, codec=4)]
 )
-def test_a_long_batch_is_left_to_a_thread_and_what_it_gives_back_is_appended(
-    tmp_path, config, batch
-):
+def test_a_long_batch_is_opened_by_a_thread_and_its_result_is_appended(tmp_path, config, batch):
     log = open_log(tmp_path, config=config)
     with pytest.raises(MustBeOpened):
         log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, opening=Opening.IF_SHORT)

@@ -181,7 +181,7 @@ def test_open_transactions_of_a_snapshot_are_sorted_by_their_offsets():
 # -- appends -----------------------------------------------------------------------------------
 
 
-def test_header_that_claims_more_records_than_its_bytes_can_hold_is_refused(tmp_path):
+def test_header_with_more_records_than_its_bytes_can_hold_is_refused(tmp_path):
     log = open_log(tmp_path)
     batch = batch_of(2)
     fits = (len(batch) - 61) // 7

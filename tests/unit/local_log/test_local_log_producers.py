@@ -227,7 +227,7 @@ def test_silent_producers_are_forgotten_but_not_open_transactions(tmp_path):
     assert sorted(log.producers.states.producers) == [2, 3]
 
 
-def test_a_producer_of_old_records_is_not_forgotten_while_it_writes_nor_after_a_restart(tmp_path):
+def test_a_producer_of_old_records_is_kept_while_writing_and_after_restart(tmp_path):
     long_ago = NOW_MS - 30 * 86_400_000
     log = open_log(tmp_path)
     _send(log, 0, pid=1, at_ms=long_ago)
@@ -237,7 +237,7 @@ def test_a_producer_of_old_records_is_not_forgotten_while_it_writes_nor_after_a_
     assert _send(log, 0, pid=1, at_ms=long_ago).is_duplicate
 
 
-def test_last_stable_offset_waits_for_open_transactions_and_their_replication(tmp_path):
+def test_last_stable_offset_waits_for_transactions_and_their_replication(tmp_path):
     log = open_log(tmp_path)
     append(log, 2)
     _send(log, 0, 2, pid=1, is_transactional=True)  # 2, 3
@@ -292,7 +292,7 @@ def test_an_aborted_transaction_is_named_for_every_segment_it_reaches_over(tmp_p
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_open_transactions_come_back_from_a_snapshot_in_the_order_of_their_offsets(tmp_path, clean):
+def test_open_transactions_in_a_snapshot_are_restored_in_offset_order(tmp_path, clean):
     log = open_log(tmp_path)
     _send(log, 0, pid=1)  # 0: so that producer 1 comes first in the snapshot
     _send(log, 0, pid=2, is_transactional=True)  # 1

@@ -144,7 +144,7 @@ def test_append_time_look_up_answers_the_first_of_the_batch(tmp_path):
     assert lookups.offset_for_timestamp(log, NOW_MS + 11) is None
 
 
-def test_time_look_up_in_a_batch_that_cannot_be_opened_names_partition_and_offset(tmp_path):
+def test_time_lookup_in_an_unreadable_batch_names_partition_and_offset(tmp_path):
     log = open_log(tmp_path)
     append(log)
     from kafka_protocol.records.batch import write_crc

@@ -77,7 +77,7 @@ def test_every_segment_lost_is_refused(closed, tmp_path):
     assert (_kinds(facts), facts.log_end) == ([FaultKind.ENDS_TOO_EARLY], 0)
 
 
-def test_after_a_clean_stop_nothing_below_the_high_watermark_may_be_missing(closed, tmp_path):
+def test_after_a_clean_stop_all_below_the_high_watermark_must_exist(closed, tmp_path):
     end = closed.log_end_offset
     _drop_last_batch(_path(closed, -1))
     facts = refused(tmp_path, clean=True, recovery_point=0, high_watermark=end)
@@ -229,9 +229,7 @@ class _WatchedDisk(Disk):
         super().fsync(file)
 
 
-def test_the_copy_is_on_the_disk_before_the_cut_and_the_cut_before_the_log_is_open(
-    closed, tmp_path
-):
+def test_the_copy_is_durable_before_the_cut_and_that_before_the_log_opens(closed, tmp_path):
     path, disk = _path(closed, -1), _WatchedDisk()
     at, _ = list(iter_batches(path.read_bytes()))[-2]
     _flip(path, at + 70)
@@ -276,7 +274,7 @@ def test_missing_middle_segment_is_refused(closed, tmp_path, clean):
     assert _kinds(facts) == [FaultKind.HOLE]
 
 
-def test_lost_first_segment_is_refused_where_the_checkpoint_names_a_start_in_it(closed, tmp_path):
+def test_lost_first_segment_is_refused_if_the_checkpoint_starts_in_it(closed, tmp_path):
     _path(closed, 0).unlink()
     end = closed.log_end_offset
     facts = refused(tmp_path, clean=False, recovery_point=end, log_start=2)
@@ -302,7 +300,7 @@ def test_half_finished_swap_leaves_no_segments_that_overlap(closed, tmp_path):
 # -- an unknown recovery point -----------------------------------------------------------------
 
 
-def test_with_an_unknown_recovery_point_all_is_read_and_only_the_tail_is_cut(closed, tmp_path):
+def test_an_unknown_recovery_point_reads_all_and_cuts_only_the_tail(closed, tmp_path):
     path = _path(closed, -1)
     path.write_bytes(path.read_bytes()[:-3])
     work = tmp_path / "torn"

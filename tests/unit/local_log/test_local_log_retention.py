@@ -101,7 +101,7 @@ def test_local_limits_of_minus_two_are_the_total_ones():
     assert decide(_segments(1, NOW), facts, config).drop == (Reason.LOCAL_TIME,)
 
 
-def test_topic_no_longer_copied_expires_by_the_total_limits_what_is_copied_and_keeps_its_start():
+def test_once_copying_ends_copied_records_expire_by_the_total_limits():
     config = replace(TIERED, remote_log_copy_disable=True, local_retention_ms=0, retention_ms=5000)
     copied = replace(FACTS, copied_through=9)
     assert decide(_segments(6000, NOW), copied, config).drop == ()
@@ -161,7 +161,7 @@ def test_tiered_log_drops_local_segments_and_keeps_start_and_chain(tmp_path):
     assert again.epochs.entries() == log.epochs.entries()
 
 
-def test_copied_through_is_believed_only_on_the_own_chain_and_cut_with_the_log(tmp_path):
+def test_copied_through_holds_only_on_the_logs_chain_and_is_cut_with_it(tmp_path):
     log = filled(tmp_path, config=with_config(remote_storage_enable=True), log_start=0)
     assert not log.set_copied_through(30, 5)
     assert not log.set_copied_through(log.log_end_offset, 0)

@@ -35,7 +35,7 @@ def _record_bytes(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.glob("*.log*"))
 
 
-def test_a_kill_while_segments_are_set_aside_leaves_the_beginning_of_the_log(
+def test_a_kill_while_segments_are_set_aside_keeps_the_start_of_the_log(
     killed: PartitionLog, tmp_path: Path
 ) -> None:
     """A later segment without the ones before it would be taken for a hole, or for the log."""

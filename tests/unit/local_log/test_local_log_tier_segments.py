@@ -136,7 +136,7 @@ def test_damaged_index_is_made_again_before_the_copy(damage, suffix, tmp_path):
     assert path.read_bytes() == good
 
 
-def test_a_segment_is_as_old_as_its_batches_whatever_bit_of_its_time_index_flips(tmp_path):
+def test_a_flipped_bit_of_the_time_index_does_not_change_a_segments_age(tmp_path):
     log = filled(tmp_path / "log")
     whole = closed_segments(log)
     log.close()

@@ -92,7 +92,7 @@ def test_records_of_several_pieces_are_the_same_in_any_codec(codec, target):
     )
 
 
-def test_the_largest_timestamp_is_that_of_the_records_whatever_the_header_says():
+def test_the_max_timestamp_is_of_the_records_even_if_the_header_differs():
     batch = build_batch([(NOW_MS, b"k", b"v", []), (NOW_MS - 9, b"k", b"v", [])])
     struct.pack_into(">q", batch, 35, NOW_MS - 5)
     write_crc(batch, 0, len(batch))

@@ -30,7 +30,7 @@ def cluster() -> Cluster:
 # -- registration ---------------------------------------------------------------------------------
 
 
-def test_the_same_incarnation_gets_the_same_epoch_again_and_keeps_what_it_leads(
+def test_a_repeated_registration_gets_the_same_epoch_and_keeps_leaders(
     cluster: Cluster,
 ) -> None:
     cluster.start(1)
@@ -160,7 +160,7 @@ def test_a_broker_is_unfenced_when_it_has_read_its_own_registration(cluster: Clu
     assert cluster.quorum.log_end() == end, "a heartbeat that changes nothing writes nothing"
 
 
-def test_a_life_that_registers_again_has_caught_up_with_the_newer_registration(
+def test_a_broker_that_registers_again_must_catch_up_with_that_record(
     cluster: Cluster,
 ) -> None:
     epoch = cluster.register(1).response
@@ -259,7 +259,7 @@ def test_who_lost_a_directory_leads_nothing_in_it(cluster: Cluster) -> None:
     assert cluster.quorum.log_end() == end
 
 
-def test_a_fenced_broker_that_lost_a_directory_says_so_before_it_is_unfenced(
+def test_a_fenced_broker_reports_a_lost_directory_before_it_is_unfenced(
     cluster: Cluster,
 ) -> None:
     cluster.start(2)
@@ -380,7 +380,7 @@ def test_the_broker_in_the_controllers_process_has_no_session_to_end() -> None:
     assert cluster.broker(2).fenced, "another one has"
 
 
-def test_nobody_waits_for_heartbeats_of_the_broker_in_the_controllers_process() -> None:
+def test_no_heartbeat_is_awaited_of_a_broker_in_the_controllers_process() -> None:
     """It sends none any more once it serves."""
     cluster = clustered(PLAIN, own_broker_id=1)
     cluster.start(1, 2)

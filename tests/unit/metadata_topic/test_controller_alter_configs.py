@@ -100,7 +100,7 @@ def test_append_to_what_is_no_list_is_refused(image: MetadataImage) -> None:
     assert code_of(image, resource) == ErrorCode.INVALID_CONFIG
 
 
-def test_setting_the_same_value_writes_nothing_for_a_topic_but_for_a_broker(
+def test_setting_an_equal_value_writes_a_record_for_brokers_only(
     image: MetadataImage,
 ) -> None:
     assert alter(image, Resource(TOPIC, "a", (Change("k", "v"),))).records == ()
@@ -142,7 +142,7 @@ def test_what_cannot_be_altered_is_refused(
     assert code_of(image, resource) == code
 
 
-def test_a_resource_twice_in_a_request_is_refused_and_the_others_are_changed(
+def test_a_resource_named_twice_is_refused_and_the_others_are_changed(
     image: MetadataImage,
 ) -> None:
     topic = Resource(TOPIC, "a", (Change("n", "1"),))
@@ -335,7 +335,7 @@ def test_settings_of_a_registered_controller_can_be_changed(image: MetadataImage
     assert str(unknown.error) == "No node with id 10 found."
 
 
-def test_a_replacement_deletes_what_it_does_not_name_and_writes_only_what_differs(
+def test_a_replacement_deletes_unnamed_keys_and_writes_only_differences(
     image: MetadataImage,
 ) -> None:
     more = [make("ConfigRecord", resource_type=2, resource_name="a", name="x", value="1")]

@@ -230,7 +230,7 @@ def test_registering_twice_in_one_life_keeps_the_epoch() -> None:
     assert register_broker(image, registration_of(1)).response == image.brokers[1].epoch
 
 
-def test_a_second_process_with_the_same_id_is_refused_while_the_first_lives() -> None:
+def test_a_second_process_with_the_same_id_is_refused_during_the_session() -> None:
     with pytest.raises(DuplicateBrokerRegistrationError):
         register_broker(cluster_of(1), registration_of(1, life=2), has_live_session=True)
 

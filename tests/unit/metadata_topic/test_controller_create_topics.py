@@ -100,7 +100,7 @@ def test_249_characters_are_fine() -> None:
     assert create(cluster_of(1), TopicSpec("a" * 249, 1, 1)).response[0].error is None
 
 
-def test_a_name_that_metrics_could_not_tell_from_another_is_refused_and_the_other_named() -> None:
+def test_a_name_equal_in_metrics_is_refused_and_the_other_topic_is_named() -> None:
     image = apply(cluster_of(1), create(cluster_of(1), TopicSpec("a_b", 1, 1)).records)
     code, message = error_of(image, TopicSpec("a.b", 1, 1))
     assert code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -169,7 +169,7 @@ def test_more_replicas_than_brokers_are_refused_with_both_numbers() -> None:
     assert "1 broker(s)" in message
 
 
-def test_a_default_factor_that_cannot_be_met_names_its_key_value_and_the_brokers() -> None:
+def test_an_impossible_default_factor_names_its_key_value_and_brokers() -> None:
     code, message = error_of(cluster_of(1), TopicSpec("a", 1), replication_factor=3)
     assert code == ErrorCode.INVALID_REPLICATION_FACTOR
     assert "default.replication.factor=3" in message

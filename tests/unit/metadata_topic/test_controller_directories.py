@@ -126,7 +126,7 @@ def test_what_was_found_is_noted_and_what_was_noted_stays(
     ("keeps", "is_missing_some", "is_lost"),
     [(False, True, True), (False, False, False), (True, True, False), (True, False, False)],
 )
-def test_only_a_replica_of_before_the_rule_can_be_in_a_directory_that_is_missing(
+def test_only_a_replica_of_before_the_rule_can_lie_in_a_missing_directory(
     directory: bytes, keeps: bool, is_missing_some: bool, is_lost: bool
 ) -> None:
     image = with_topic(registered(cluster_of(2), 1, keeps=keeps), directory)
@@ -138,7 +138,7 @@ def test_only_a_replica_of_before_the_rule_can_be_in_a_directory_that_is_missing
     ("keeps", "has_changed", "is_lost"),
     [(True, True, True), (True, False, False), (False, True, False)],
 )
-def test_kafkas_replica_that_is_not_found_is_begun_only_where_nothing_has_changed(
+def test_a_kafka_replica_that_is_missing_begins_only_if_it_never_changed(
     keeps: bool, has_changed: bool, is_lost: bool
 ) -> None:
     """Kafka serves a replica before its directory is noted; its next life says what it found."""
@@ -152,7 +152,7 @@ def test_kafkas_replica_that_is_not_found_is_begun_only_where_nothing_has_change
 
 
 @pytest.mark.parametrize("is_missing_some", [True, False])
-def test_what_is_refused_at_the_first_registration_is_not_taken_for_new_at_the_next(
+def test_a_replica_refused_at_one_registration_is_not_new_at_the_next(
     is_missing_some: bool,
 ) -> None:
     image = with_topic(cluster_of(2), DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING, A)
@@ -302,7 +302,7 @@ def test_registered_and_assigned_directories_are_known() -> None:
     assert known_directories(image, 3) == set()
 
 
-def test_a_directory_that_is_forgotten_is_known_no_more_and_its_replicas_begin_anew() -> None:
+def test_a_forgotten_directory_is_unknown_and_its_replicas_begin_empty() -> None:
     image = with_topic(registered(cluster_of(2), 1), A, B, B, DIRECTORY_UNASSIGNED)
     result = forget_directory(image, 1, B, working=[A])
     assert result.response == ([("t", 1), ("t", 2)], [])
@@ -332,7 +332,7 @@ def test_a_directory_that_is_there_is_not_forgotten() -> None:
     assert (result.records, result.response) == ((), ([], []))
 
 
-def test_a_directory_that_is_away_at_the_upgrade_need_not_name_a_life_that_wrote_none() -> None:
+def test_a_directory_absent_at_the_upgrade_need_not_name_an_incarnation() -> None:
     image = registered(with_topic(cluster_of(1, 2), A, B), 1, keeps=False)
     image = registered(image, 2, dirs=[A])
     assert image.brokers[1].last_incarnation_of(B) is None
@@ -387,7 +387,7 @@ def forgotten(image: MetadataImage, **how: bool) -> tuple[MetadataImage, Forgott
 
 
 @pytest.mark.parametrize("has_elr", [False, True])
-def test_a_replica_whose_directory_is_not_registered_leaves_before_it_may_lead(
+def test_a_replica_in_an_unregistered_directory_leaves_before_it_may_lead(
     has_elr: bool,
 ) -> None:
     image = of_two(1, 2, has_elr=has_elr)
@@ -397,7 +397,7 @@ def test_a_replica_whose_directory_is_not_registered_leaves_before_it_may_lead(
 
 
 @pytest.mark.parametrize("has_elr", [False, True])
-def test_the_last_copy_keeps_its_place_and_leads_once_its_directory_is_back(has_elr: bool) -> None:
+def test_the_last_copy_keeps_its_place_and_leads_once_its_disk_is_back(has_elr: bool) -> None:
     there = of_two(1, has_elr=has_elr, replicas=[1])
     image = unfenced(registered(there, 2, dirs=[A]))
     assert members(image) == ((-1, (), (1,)) if has_elr else (-1, (1,), ()))
@@ -546,7 +546,7 @@ def test_another_replica_begins_by_an_unclean_election_alone() -> None:
     assert image.topics_by_id[TOPIC].partitions[0].leader_recovery_state == RECOVERING
 
 
-def test_a_forgotten_last_copy_that_is_found_again_may_lead_where_it_is_last_known() -> None:
+def test_a_forgotten_last_known_replica_that_is_found_may_lead_again() -> None:
     image, _ = forgotten(of_two(1, replicas=[1], has_elr=True))
     found = FoundReplicas({replica(0): B}, NONE, is_missing_some=False)
     image = apply(image, register_broker(image, registration(2, keeps=True), found=found).records)

@@ -136,7 +136,7 @@ def test_a_node_that_does_not_serve_a_level_is_named(node: str) -> None:
         updated(image, FeatureUpdate(ELR_VERSION, 1, UP), me=replace(ME, voters=(1, 3)))
 
 
-def test_a_voter_that_has_not_registered_holds_every_level_where_it_could_have() -> None:
+def test_an_unregistered_voter_blocks_levels_if_it_could_have_registered() -> None:
     three = replace(ME, voters=(1, 3))
     with pytest.raises(InvalidUpdateVersionError, match="controller 3 has not registered"):
         updated(
@@ -156,7 +156,7 @@ def test_a_controller_that_votes_no_more_holds_nothing() -> None:
         updated(image, FeatureUpdate(METADATA_VERSION, 30, UP), me=replace(ME, voters=(1, 3)))
 
 
-def test_the_controller_that_raises_metadata_to_registrations_registers_itself() -> None:
+def test_raising_metadata_to_registrations_registers_the_controller() -> None:
     image = cluster_of(features={METADATA_VERSION: 14})
     after = updated(image, FeatureUpdate(METADATA_VERSION, 16, UP))
     assert after.controllers[1].incarnation_id == ME.registration.incarnation_id
@@ -167,7 +167,7 @@ def test_the_controller_that_raises_metadata_to_registrations_registers_itself()
     assert not low.controllers
 
 
-def test_metadata_without_log_directories_of_brokers_stay_below_those_that_need_them() -> None:
+def test_old_metadata_is_not_raised_to_levels_that_need_log_directories() -> None:
     image = cluster_of(1, features={METADATA_VERSION: 15})
     assert updated(image, FeatureUpdate(METADATA_VERSION, 16, UP)).metadata_version == 16
     with pytest.raises(InvalidUpdateVersionError, match="does not raise metadata"):

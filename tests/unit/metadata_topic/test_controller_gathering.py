@@ -12,7 +12,7 @@ from tests.support.worlds.naive_quorum import PLAIN, creating, names, serving
 LINGERS = replace(PLAIN, append_linger_ms=25)
 
 
-def test_decisions_within_the_linger_go_into_one_append_each_in_a_batch_of_its_own() -> None:
+def test_decisions_within_the_linger_share_one_append_in_separate_batches() -> None:
     quorum = serving(LINGERS, commit_delay_ms=None)
     quorum.submit(creating("first"))
     quorum.run()
@@ -50,7 +50,7 @@ def test_nothing_waits_for_company_while_nothing_is_being_committed() -> None:
     assert all(answer.is_there for answer in answers)
 
 
-def test_an_append_for_which_memory_is_short_takes_back_what_was_decided_and_no_more() -> None:
+def test_an_append_short_of_memory_takes_back_only_its_own_decisions() -> None:
     quorum = serving(LINGERS, commit_delay_ms=None)
     first = quorum.submit(creating("first"))
     quorum.run()

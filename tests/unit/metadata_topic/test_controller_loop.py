@@ -36,7 +36,7 @@ LINGERS = replace(PLAIN, append_linger_ms=25)
 # -- when it serves -------------------------------------------------------------------------------
 
 
-def test_before_the_first_record_of_the_epoch_is_committed_and_applied_nobody_is_served() -> None:
+def test_no_request_is_served_before_the_epochs_first_record_is_applied() -> None:
     quorum = NaiveQuorum()
     assert quorum.submit(creating("a")).code == ErrorCode.NOT_CONTROLLER
     quorum.elect(commit=False)
@@ -58,7 +58,7 @@ def test_a_follower_names_the_leader() -> None:
     assert "node 2 leads" in str(answer.outcomes[0].error)
 
 
-def test_the_first_controller_of_a_cluster_writes_what_the_format_step_left() -> None:
+def test_the_first_controller_writes_the_records_that_format_left() -> None:
     quorum = serving()
     assert quorum.image.metadata_version == 30
     end = quorum.log_end()
@@ -277,7 +277,7 @@ def test_an_outcome_may_be_heard_within_the_append() -> None:
     assert heard == ["made t", "made t1", "made t2"]
 
 
-def test_control_records_of_the_quorum_in_between_move_the_place_of_the_next_decision() -> None:
+def test_control_records_in_between_move_the_offset_of_the_next_decision() -> None:
     quorum = serving()
     quorum.write_control()
     answer = quorum.submit(creating("a"))
@@ -336,7 +336,7 @@ def test_nothing_more_is_decided_while_too_much_is_not_committed() -> None:
     assert [answer.code for answer in answers] == [0, 0]
 
 
-def test_one_decision_too_many_is_refused_with_a_code_that_clients_try_again_after() -> None:
+def test_a_decision_above_the_bound_is_refused_with_a_retriable_code() -> None:
     quorum = serving(replace(PLAIN, decisions_max=3), commit_delay_ms=None)
     answers = [quorum.submit(creating(name)) for name in "abcd"]
     assert answers[3].code == ErrorCode.NOT_CONTROLLER
@@ -420,7 +420,7 @@ def test_a_new_epoch_of_the_same_leader_is_a_new_term() -> None:
 
 
 @pytest.mark.parametrize("how", ["fault", "refusal"])
-def test_an_append_that_failed_ends_the_term_and_nothing_is_acknowledged_after_it(how: str) -> None:
+def test_a_failed_append_ends_the_leadership_and_acknowledges_nothing(how: str) -> None:
     quorum = serving(LINGERS)
     answers = [quorum.submit(creating(name)) for name in "ab"]
     if how == "fault":
@@ -512,7 +512,7 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
-async def test_a_caller_hears_in_time_that_the_disk_hangs_and_the_decision_is_carried_through(
+async def test_a_caller_times_out_on_a_hung_disk_and_the_decision_is_still_made(
     home: Home,
 ) -> None:
     hung = await Hung(home).ready()

@@ -75,7 +75,7 @@ def test_one_that_is_unable_votes_and_stands_once_it_is_able() -> None:
     assert node.core.role is Role.PROSPECTIVE
 
 
-def test_a_candidate_that_becomes_unable_resigns_with_its_first_step_as_leader() -> None:
+def test_a_candidate_that_becomes_unable_resigns_as_soon_as_it_leads() -> None:
     node = ScriptedCore()
     vote, _ = node.stand()
     unable(node)

@@ -12,7 +12,7 @@ from tests.support.worlds.naive_quorum import PLAIN, NaiveQuorum, creating, name
 LINGERS = replace(PLAIN, append_linger_ms=25)
 
 
-def test_a_quiet_moment_comes_when_what_is_decided_is_appended_and_decisions_continue() -> None:
+def test_a_quiet_moment_comes_after_the_append_and_decisions_continue() -> None:
     quorum = serving(LINGERS, commit_delay_ms=None)
     quorum.submit(creating("first"))
     quorum.run()

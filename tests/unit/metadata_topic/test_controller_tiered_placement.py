@@ -141,7 +141,7 @@ def test_all_replicas_of_a_tiered_topic_lie_where_its_store_is() -> None:
         assert f"broker {other}" in text
 
 
-def test_a_topic_of_several_replicas_is_switched_on_where_its_brokers_have_one_store() -> None:
+def test_tiering_of_a_replicated_topic_needs_brokers_with_one_store() -> None:
     image = cluster({1: HERE, 2: HERE, 3: THERE})
     for name, replicas in (("alike", (1, 2)), ("unlike", (1, 3))):
         _, image = created(image, TopicSpec(name, assignments=(Assignment(0, replicas),)))
@@ -302,7 +302,7 @@ def test_a_topic_is_switched_on_only_where_all_replicas_can_be_tiered() -> None:
     assert switched_on(image, "off", "false").error is None
 
 
-def test_a_topic_that_is_tiered_already_may_be_changed_while_its_broker_is_without_a_tier() -> None:
+def test_a_tiered_topic_may_be_changed_while_its_broker_has_no_tier() -> None:
     image = cluster({1: HERE})
     _, image = created(image, by_hand("t", 1))
     image = started(image, 1, life=2)
@@ -323,7 +323,7 @@ def test_a_broker_that_is_unregistered_counts_as_off() -> None:
     assert (code, "broker(s) 2" in text) == (ErrorCode.INVALID_CONFIG, True)
 
 
-def test_the_tiers_metadata_topic_lies_on_brokers_with_a_tier_whatever_their_store() -> None:
+def test_the_tiers_metadata_topic_lies_on_brokers_with_any_tier() -> None:
     image = cluster({1: None, 2: HERE, 3: THERE})
     _, image = created(image, TopicSpec(REMOTE_LOG_METADATA_TOPIC, 6, 1))
     assert hosts(image, REMOTE_LOG_METADATA_TOPIC) == {2, 3}
@@ -341,7 +341,7 @@ stores = st.sampled_from([None, HERE, THERE])
     factor=st.integers(1, 3),
     more=st.integers(1, 4),
 )
-def test_replicas_of_a_tiered_topic_never_lie_in_two_stores_nor_without_one(
+def test_replicas_of_a_tiered_topic_lie_in_exactly_one_store(
     cluster_stores: list[RemoteStore | None],
     out: set[int],
     partitions: int,

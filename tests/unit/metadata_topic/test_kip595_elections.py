@@ -57,7 +57,7 @@ def test_k595_06_an_observer_never_votes_or_stands_and_finds_the_leader() -> Non
 @pytest.mark.parametrize(
     ("random", "stands_at_ms"), [(0.0, 1_000), (0.5, 1_500), (0.999999, 1_999)]
 )
-def test_k595_23_an_election_timeout_is_random_from_once_to_twice_the_setting(
+def test_k595_23_election_timeout_is_random_from_once_to_twice_its_value(
     random: float, stands_at_ms: int
 ) -> None:
     node = ScriptedCore()
@@ -69,7 +69,7 @@ def test_k595_23_an_election_timeout_is_random_from_once_to_twice_the_setting(
     assert node.core.role is Role.PROSPECTIVE
 
 
-def test_k595_20_a_follower_stands_when_its_fetch_timeout_is_over_and_not_before() -> None:
+def test_k595_20_a_follower_stands_only_when_its_fetch_timeout_is_over() -> None:
     node = ScriptedCore()
     node.follow()
     since = node.now_ms
@@ -104,7 +104,7 @@ def test_k595_21_a_candidate_has_its_vote_before_it_asks() -> None:
     assert all(one.after == durable[0].number for one in votes)
 
 
-def test_k595_27_a_vote_answered_by_another_cluster_is_reported_and_the_asker_continues() -> None:
+def test_k595_27_a_vote_of_another_cluster_is_reported_and_skipped() -> None:
     node = ScriptedCore()
     first, second = node.stand()
     node.answer(first, VoteResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, Standing(99)))
@@ -122,7 +122,7 @@ def test_k595_16_an_elected_leader_of_another_cluster_is_fatal() -> None:
     assert node.fatal == ["node 1 at n1:9093, the elected leader, belongs to another cluster"]
 
 
-def test_k595_31_a_leader_that_sees_a_higher_epoch_follows_it_and_may_vote_in_it() -> None:
+def test_k595_31_a_leader_follows_a_higher_epoch_and_may_vote_in_it() -> None:
     node = ScriptedCore()
     node.lead()
     (answer,) = node.ask(VoteRequest(7, key(3), key(2), 6, 99, pre_vote=False))
@@ -132,7 +132,7 @@ def test_k595_31_a_leader_that_sees_a_higher_epoch_follows_it_and_may_vote_in_it
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.INVALID_VOTER_KEY])
-def test_k595_31_a_candidate_follows_a_higher_epoch_whatever_else_the_answer_says(
+def test_k595_31_a_candidate_follows_a_higher_epoch_of_any_answer(
     error: ErrorCode,
 ) -> None:
     node = ScriptedCore()
@@ -165,7 +165,7 @@ def test_k595_32_a_vote_of_an_older_role_or_epoch_does_not_count() -> None:
     assert node.core.role is Role.CANDIDATE, "an answer of an older epoch says nothing"
 
 
-def test_k595_34_a_candidate_of_two_that_was_refused_waits_out_its_election_timeout() -> None:
+def test_k595_34_a_refused_candidate_of_two_waits_for_its_election_timeout() -> None:
     node = ScriptedCore(voters=(1, 2))
     (vote,) = node.stand()
     stood_at = node.now_ms
@@ -178,7 +178,7 @@ def test_k595_34_a_candidate_of_two_that_was_refused_waits_out_its_election_time
     assert node.core.epoch == 1, "asking costs no epoch"
 
 
-def test_k595_36_begin_goes_to_voters_until_they_fetch_and_never_to_observers() -> None:
+def test_k595_36_begin_goes_to_voters_until_they_fetch_not_to_observers() -> None:
     node = ScriptedCore()
     node.lead()
     to_1, to_3 = node.take(BeginQuorumEpochRequest)
@@ -196,7 +196,7 @@ def test_k595_36_begin_goes_to_voters_until_they_fetch_and_never_to_observers() 
     assert [one.to.id for one in node.take(BeginQuorumEpochRequest)] == [3]
 
 
-def test_k595_38_a_leader_whose_begin_is_answered_with_a_higher_epoch_follows_its_leader() -> None:
+def test_k595_38_a_higher_epoch_in_a_begin_answer_makes_the_leader_follow() -> None:
     node = ScriptedCore()
     node.lead()
     begin, _ = node.take(BeginQuorumEpochRequest)
@@ -222,7 +222,7 @@ def test_k595_39_successors_are_named_by_how_much_they_have(best: int) -> None:
     assert [[one.id for one in request.successors] for request in told] == [[best, other]] * 2
 
 
-def test_k595_41_voters_that_cannot_be_reached_do_not_delay_a_stop_beyond_its_limit() -> None:
+def test_k595_41_unreachable_voters_delay_a_stop_only_up_to_its_limit() -> None:
     node = ScriptedCore()
     node.lead()
     began = node.now_ms
@@ -316,7 +316,7 @@ def test_k595_39_a_leader_that_all_heard_stays_to_give_its_vote(asks: bool) -> N
     assert node.wanted(Closed) == [Closed()]
 
 
-def test_bad_input_a_candidate_outside_the_voters_is_validated_like_any_other() -> None:
+def test_bad_input_a_candidate_outside_the_voters_is_validated_equally() -> None:
     """N106."""
     node = ScriptedCore(log=((3, 0), (0, 10)), election=ElectionState(3))
     shorter = VoteRequest(4, ReplicaKey(77), key(2), 3, 9, pre_vote=False)

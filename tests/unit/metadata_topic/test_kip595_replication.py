@@ -52,7 +52,7 @@ def fetch_of(replica: ReplicaKey, offset: int, *, epoch: int = 1, last: int = 1)
     return FetchRequest(replica, epoch, offset, last, max_wait_ms=0)
 
 
-def test_k595_04_the_high_watermark_is_what_a_majority_of_the_voters_has_flushed() -> None:
+def test_k595_04_the_high_watermark_is_flushed_by_a_majority_of_voters() -> None:
     node = ScriptedCore()
     node.lead()
     assert node.core.log.flushed_end == 1
@@ -114,7 +114,7 @@ def test_k595_13_neither_leader_nor_follower_counts_what_is_not_flushed() -> Non
     assert [one.request.offset for one in follower.take(FetchRequest)] == [1]
 
 
-def test_k595_13_an_observer_of_a_broker_fetches_on_without_waiting_for_its_disk() -> None:
+def test_k595_13_an_observer_fetches_again_without_waiting_for_its_disk() -> None:
     """It counts for nothing, so its log is flushed when a segment or a snapshot is closed."""
     node = ScriptedCore(9, config=RaftConfig(can_vote=False))
     fetch = node.follow()
@@ -134,7 +134,7 @@ def test_a_follower_that_lags_knows_how_far_its_leader_is() -> None:
     assert follower.core.replica.leader_high_watermark == 300
 
 
-def test_k595_46_the_high_watermark_does_not_go_back_with_a_voter_that_lost_its_disk() -> None:
+def test_k595_46_a_voter_that_lost_its_disk_lowers_no_high_watermark() -> None:
     node = ScriptedCore()
     node.lead()
     node.ask(fetch_of(key(3), 1))
@@ -142,7 +142,7 @@ def test_k595_46_the_high_watermark_does_not_go_back_with_a_voter_that_lost_its_
     assert node.core.high_watermark == 1
 
 
-def test_k595_47_who_is_asked_in_error_names_the_leader_and_the_asker_goes_there() -> None:
+def test_k595_47_a_node_asked_in_error_names_the_leader_to_the_asker() -> None:
     follower = ScriptedCore()
     follower.follow(leader_id=3)
     (answer,) = follower.ask(fetch_of(key(1), 0, last=0))
@@ -157,7 +157,7 @@ def test_k595_47_who_is_asked_in_error_names_the_leader_and_the_asker_goes_there
     assert [one.to for one in asker.take(FetchRequest)] == [node_of(3)]
 
 
-def test_k595_47_a_follower_whose_leader_does_not_answer_asks_another_voter() -> None:
+def test_k595_47_a_follower_with_a_silent_leader_asks_another_voter() -> None:
     node = ScriptedCore()
     node.answer(node.follow(leader_id=1), None)
     (elsewhere,) = node.take(FetchRequest)
@@ -183,7 +183,7 @@ def test_k595_48_where_an_epoch_ended_is_known_after_a_restart() -> None:
     assert isinstance(answer, RespondRecords)
 
 
-def test_k595_12_the_level_of_kraft_version_decides_how_quorum_state_is_written() -> None:
+def test_k595_12_the_kraft_version_decides_how_quorum_state_is_written() -> None:
     node = ScriptedCore()
     fetch = node.follow()
     node.answer(fetch, node.records(BatchFacts(0, 3, 1, 1, dynamic(1, 2, 3))))
@@ -192,7 +192,7 @@ def test_k595_12_the_level_of_kraft_version_decides_how_quorum_state_is_written(
     assert (levels[0], levels[-1]) == ((1, 0), (2, 1))
 
 
-def test_k595_49_voters_of_a_fetched_record_hold_at_once_and_a_truncation_takes_them_back() -> None:
+def test_k595_49_fetched_voters_hold_at_once_and_a_truncation_reverts_them() -> None:
     node = ScriptedCore(facts=QuorumFacts(1, dynamic(1, 2, 3), in_log=True))
     fetch = node.follow()
     node.answer(fetch, node.records(BatchFacts(0, 1, 1), BatchFacts(1, 2, 1, None, dynamic(1, 3))))
@@ -206,7 +206,7 @@ def test_k595_49_voters_of_a_fetched_record_hold_at_once_and_a_truncation_takes_
     assert node.core.replica.is_voter
 
 
-def test_what_a_snapshot_holds_is_not_cut_where_the_high_watermark_is_not_known() -> None:
+def test_offsets_in_a_snapshot_are_not_cut_without_a_high_watermark() -> None:
     """As after a start of a node that keeps its log below its newest snapshot."""
     node = ScriptedCore(log=((1, 0), (0, 10)), election=ElectionState(1))
     node.step(SnapshotWritten(SnapshotFile(SnapshotId(8, 1), 100)))
@@ -217,7 +217,7 @@ def test_what_a_snapshot_holds_is_not_cut_where_the_high_watermark_is_not_known(
     assert ["below 8, which is committed" in why for why in node.fatal] == [True]
 
 
-def test_k595_33_the_first_record_of_an_epoch_names_its_voters_and_who_granted() -> None:
+def test_k595_33_the_first_record_of_an_epoch_names_voters_and_grants() -> None:
     node = ScriptedCore()
     node.lead()
     (start,) = node.wanted(AppendEpochStart)
@@ -361,7 +361,7 @@ def test_bad_input_absurd_numbers_in_a_fetch_change_nothing(request_: FetchReque
     assert node.core.parked_count == 0
 
 
-def test_bad_input_a_replica_that_asks_again_and_again_has_one_fetch_waiting() -> None:
+def test_bad_input_a_replica_that_asks_repeatedly_has_one_parked_fetch() -> None:
     node = ScriptedCore()
     node.lead()
     waits = FetchRequest(key(3), 1, 1, 1, high_watermark=1, max_wait_ms=60_000)
@@ -373,7 +373,7 @@ def test_bad_input_a_replica_that_asks_again_and_again_has_one_fetch_waiting() -
         assert node.core.parked_count == 1
 
 
-def test_bad_input_an_answer_of_an_older_epoch_or_to_an_older_question_appends_nothing() -> None:
+def test_bad_input_an_answer_of_an_older_epoch_or_request_appends_nothing() -> None:
     node = ScriptedCore()
     fetch = node.follow()
     old = node.records(BatchFacts(0, 1, 1))
@@ -385,7 +385,7 @@ def test_bad_input_an_answer_of_an_older_epoch_or_to_an_older_question_appends_n
     assert (node.core.role, node.core.epoch, node.core.leader_id) == (Role.FOLLOWER, 2, 3)
 
 
-def test_bad_input_a_damaged_batch_of_the_leader_is_asked_for_again_and_reported() -> None:
+def test_bad_input_a_damaged_batch_of_the_leader_is_refetched_and_reported() -> None:
     node = ScriptedCore()
     fetch = node.follow()
     good = node.records(BatchFacts(0, 1, 1))

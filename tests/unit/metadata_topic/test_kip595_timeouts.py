@@ -153,7 +153,7 @@ def test_k595_36_an_observer_whose_address_is_known_is_sent_no_begin() -> None:
 
 
 @pytest.mark.parametrize("fetches", [True, False], ids=["fetches chunks", "is silent"])
-def test_k595_24_a_voter_that_fetches_a_snapshot_counts_for_the_leaders_majority(
+def test_k595_24_a_voter_that_fetches_a_snapshot_counts_for_the_majority(
     fetches: bool,
 ) -> None:
     node = ScriptedCore(log=((1, 0), (0, 400)), election=ElectionState(1))
@@ -191,7 +191,7 @@ def _until_it_gives_up(node: ScriptedCore) -> list:  # type: ignore[type-arg]
     return done
 
 
-def test_k595_46_a_replica_is_caught_up_as_of_the_time_whose_records_it_has() -> None:
+def test_k595_46_a_replica_is_caught_up_as_of_the_records_it_has() -> None:
     """KIP-836: at the end now, or at what was the end when it asked the time before."""
     node = ScriptedCore()
     node.lead()

@@ -147,7 +147,7 @@ def test_bad_input_a_size_that_changes_meanwhile_begins_anew() -> None:
     assert node.wanted(DropChunks) == [DropChunks()]
 
 
-def test_k630_22_a_chunk_of_a_download_given_up_is_none_of_the_next_of_that_snapshot() -> None:
+def test_k630_22_a_chunk_of_an_abandoned_download_is_not_used_by_the_next() -> None:
     node, first = fetching()
     node.answer(first, chunk(0, b"a" * 10))
     begin = BeginQuorumEpochRequest(2, 3, ReplicaKey(2), node_of(3))
@@ -175,7 +175,7 @@ def test_k630_22_a_chunk_of_a_download_given_up_is_none_of_the_next_of_that_snap
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_k630_24_an_error_leads_back_to_fetch_and_the_next_download_begins_at_0(
+def test_k630_24_an_error_leads_back_to_fetch_and_restarts_the_download(
     error: ErrorCode,
 ) -> None:
     node, first = fetching()
@@ -225,7 +225,7 @@ def test_bad_input_a_chunk_of_an_older_epoch_changes_nothing() -> None:
     assert again.request == first.request
 
 
-def test_k630_20_after_the_snapshot_the_log_is_fetched_from_its_end_in_its_epoch() -> None:
+def test_k630_20_after_the_snapshot_fetch_continues_from_its_end_and_epoch() -> None:
     node, first = fetching()
     node.answer(first, chunk(0, b"x" * SIZE))
     node.step(ChunkWritten(SNAPSHOT, SIZE))
@@ -237,7 +237,7 @@ def test_k630_20_after_the_snapshot_the_log_is_fetched_from_its_end_in_its_epoch
     assert (log.start_offset, log.end_offset, node.core.high_watermark) == (250, 250, 250)
 
 
-def test_k630_20_chunks_that_come_keep_the_leader_and_so_does_their_installation() -> None:
+def test_k630_20_chunks_and_their_installation_keep_the_leader() -> None:
     node, send = fetching()
     for position in range(SIZE):
         node.run_until(node.now_ms + 1_900)  # of a fetch timeout of 2 s
@@ -317,7 +317,7 @@ def test_k630_25_a_snapshot_that_goes_while_it_is_fetched_is_not_found() -> None
     assert answer.response.snapshot_id == OTHER
 
 
-def test_k630_19_an_offset_below_the_log_start_is_sent_to_the_newest_snapshot() -> None:
+def test_k630_19_an_offset_below_the_log_start_gets_the_newest_snapshot() -> None:
     node = serving(SNAPSHOT, OTHER)
     for offset, last in ((0, 0), (100, 1), (250, 0)):
         (answer,) = node.ask(FetchRequest(key(3), node.core.epoch, offset, last))
@@ -327,7 +327,7 @@ def test_k630_19_an_offset_below_the_log_start_is_sent_to_the_newest_snapshot() 
 
 
 @pytest.mark.parametrize("last_fetched_epoch", [0, 1])
-def test_k630_19_an_empty_log_is_sent_to_a_snapshot_also_where_the_log_is_still_whole(
+def test_k630_19_an_empty_log_gets_a_snapshot_even_while_the_log_is_whole(
     last_fetched_epoch: int,
 ) -> None:
     node = ScriptedCore(log=((1, 0), (0, 400)))
@@ -339,7 +339,7 @@ def test_k630_19_an_empty_log_is_sent_to_a_snapshot_also_where_the_log_is_still_
     assert answer.response.snapshot_id == SNAPSHOT
 
 
-def test_k630_07_a_node_with_a_snapshot_and_an_empty_log_asks_in_the_snapshots_epoch() -> None:
+def test_k630_07_an_empty_log_with_a_snapshot_asks_in_the_snapshots_epoch() -> None:
     node, first = fetching()
     node.answer(first, chunk(0, b"x" * SIZE))
     node.step(ChunkWritten(SNAPSHOT, SIZE))

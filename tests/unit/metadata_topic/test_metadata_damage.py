@@ -124,7 +124,7 @@ def test_a_tail_that_was_never_flushed_is_cut(home: Home, tail: bytes) -> None:
     assert set(home.life().image.topics_by_name) == {"a", "b", "c"}
 
 
-def test_a_torn_large_change_is_cut_though_whole_batches_follow_the_torn_one(home: Home) -> None:
+def test_a_torn_large_change_is_cut_although_whole_batches_follow_it(home: Home) -> None:
     """All batches of one change are begun at the same flushed end: they prove nothing."""
     home.config = MetadataLogConfig(max_batch_bytes=2_000)
 
@@ -388,7 +388,7 @@ def test_a_log_that_ends_below_a_snapshot_of_our_own_is_refused(home: Home) -> N
     assert "newest snapshot's end" in refused(home)
 
 
-def test_a_refused_start_leaves_leftovers_and_damaged_snapshots_where_they_are(home: Home) -> None:
+def test_a_refused_start_keeps_leftovers_and_damaged_snapshots(home: Home) -> None:
     async def work(node: MetadataNode) -> None:
         await node.submit(topics("a"))
         await node.snapshot()

@@ -99,7 +99,7 @@ def test_replaying_the_log_gives_the_image_that_kafka_wrote_as_a_snapshot(path: 
     assert differences(replayed, image_of_snapshot(path)) == []
 
 
-def test_of_kafkas_log_the_removed_tiered_topics_are_known_of_its_snapshots_none() -> None:
+def test_removed_tiered_topics_are_in_the_log_of_kafka_and_no_snapshot() -> None:
     whole = load(sorted(STATIC.glob("*.log")), EMPTY_IMAGE)
     removed = whole.removed_tiered_topics
     assert removed
@@ -115,7 +115,7 @@ def test_a_snapshot_and_the_rest_equal_the_whole_log(path: Path) -> None:
     assert differences(image, load(logs, EMPTY_IMAGE)) == []
 
 
-def test_later_snapshots_of_a_dynamic_quorum_follow_from_earlier_ones_and_the_log() -> None:
+def test_later_snapshots_of_a_dynamic_quorum_equal_the_first_plus_the_log() -> None:
     directory = DYNAMIC / "broker-4/__cluster_metadata-0"
     first, *later = sorted(directory.glob("*.checkpoint"))
     logs = sorted(directory.glob("*.log"))
@@ -237,7 +237,7 @@ def test_the_voters_of_a_dynamic_quorum_are_read() -> None:
     assert snapshot.voters.voters[1].endpoints[0].port == 33102
 
 
-def test_the_first_batch_of_a_dynamic_quorum_holds_leader_version_and_voters() -> None:
+def test_a_dynamic_quorums_first_batch_has_leader_version_and_voters() -> None:
     path = DYNAMIC / "controller-2-early/__cluster_metadata-0/00000000000000000000.log.deleted"
     first = next(read_batches(path.read_bytes()))
     kinds = [kind for kind, _ in first.controls]

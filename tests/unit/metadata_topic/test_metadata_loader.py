@@ -245,7 +245,7 @@ def test_an_image_that_is_followed_for_long_leaves_less_idle_time(world: World) 
     assert idle_ratio() == 0.8
 
 
-def test_a_part_that_cannot_follow_an_image_is_counted_apart_from_what_cannot_be_read(
+def test_a_failing_subscriber_is_counted_apart_from_an_unreadable_record(
     world: World,
 ) -> None:
     def broken(_image: MetadataImage, _delta: object) -> None:

@@ -31,7 +31,7 @@ def a_leader_with_one_behind(
     return quorum, leader, behind
 
 
-def test_a_leader_that_cannot_read_its_log_ends_at_the_fetch_that_finds_out(
+def test_a_leader_that_cannot_read_its_log_ends_at_the_next_fetch(
     tmp_path: Path,
 ) -> None:
     quorum, leader, behind = a_leader_with_one_behind(tmp_path)

@@ -202,7 +202,7 @@ def test_a_lost_or_old_vote_costs_a_single_voter_nothing(home: Home, loss: str) 
     assert parse_quorum_state(path.read_bytes()).epoch == 5
 
 
-def test_the_next_epoch_is_above_those_of_damaged_snapshots_and_torn_batches(home: Home) -> None:
+def test_the_next_epoch_is_above_damaged_snapshots_and_torn_batches(home: Home) -> None:
     home.life(three_topics)
     fetched(home, SnapshotId(9, 1), "a")
     (home.metadata / SnapshotId(8, 40).file_name).write_bytes(b"damaged")

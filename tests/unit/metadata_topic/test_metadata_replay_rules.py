@@ -196,7 +196,7 @@ UNCLEAN = change(leader=2, isr=[2], leader_recovery_state=RECOVERING)
         "recovered by a record",
     ],
 )
-def test_the_epoch_of_an_unclean_election_is_known_until_it_is_recovered_from(
+def test_the_epoch_of_an_unclean_election_is_known_until_its_recovery(
     records: list[MetadataRecord], expected: int
 ) -> None:
     assert unclean_epoch(*records) == expected

@@ -89,7 +89,7 @@ async def elected(node: MetadataNode, quorum: DrivenQuorum) -> "asyncio.Future[N
     return ready
 
 
-async def test_a_leader_whose_first_question_is_not_answered_in_time_continues_waiting(
+async def test_a_leader_whose_first_request_times_out_continues_waiting(
     tmp_path: Path,
 ) -> None:
     """Its quorum is slow, or its disk: the broker on it starts later, instead of never."""
@@ -109,7 +109,7 @@ async def test_a_leader_whose_first_question_is_not_answered_in_time_continues_w
     await ready
 
 
-async def test_a_node_that_led_and_is_deposed_before_it_is_ready_continues_waiting(
+async def test_a_leader_deposed_before_it_is_ready_continues_waiting(
     tmp_path: Path,
 ) -> None:
     node, quorum = first_of_three(tmp_path)
@@ -164,7 +164,7 @@ def high_watermark(node: ScriptedCore) -> int:
     return describe_quorum(node.core, Now(0, node.now_ms)).high_watermark
 
 
-def test_a_new_leader_names_no_high_watermark_before_it_commits_in_its_epoch() -> None:
+def test_a_new_leader_names_no_high_watermark_before_its_first_commit() -> None:
     """As Kafka. What it knew as a follower may be less than what its predecessor acknowledged."""
     node = ScriptedCore()
     fetch = node.follow()

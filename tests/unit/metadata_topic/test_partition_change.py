@@ -268,7 +268,7 @@ def test_an_addition_is_complete_when_all_replicas_are_in_sync() -> None:
     assert (new.replicas, new.isr, new.adding, new.removing) == ((2, 3), (2, 3), (), ())
 
 
-def test_a_replica_that_is_taken_away_is_not_eligible_and_raises_the_leader_epoch() -> None:
+def test_a_removed_replica_is_not_eligible_and_raises_the_leader_epoch() -> None:
     image = image_of({1, 2, 3}, has_elr=True)
     old = added((1, 2), elr=(3,))
     wanted = structs.replace(

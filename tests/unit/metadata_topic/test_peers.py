@@ -206,7 +206,7 @@ async def test_a_request_that_cannot_be_encoded_ends_alone() -> None:
     assert replica.requests == [VOTE]
 
 
-async def test_a_peer_that_cannot_be_asked_is_logged_once_and_when_it_answers_again(
+async def test_an_unreachable_peer_is_logged_once_and_again_when_it_answers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", "metadata_topic.quorum.wire.peers")

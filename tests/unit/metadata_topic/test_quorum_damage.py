@@ -194,7 +194,7 @@ def test_before_the_log_is_cut_the_note_says_less(quorum: DrivenQuorum) -> None:
     assert deposed.opened.log.end_offset == leader.opened.log.end_offset
 
 
-def test_a_damaged_voter_fetches_the_log_again_when_the_others_have_all_of_it(
+def test_a_damaged_voter_fetches_the_log_again_from_the_others(
     quorum: DrivenQuorum,
 ) -> None:
     """The remedy of docs/metadata-log.md: only its vote and who votes stay."""

@@ -142,7 +142,7 @@ def test_k595_48_epochs_of_before_a_restart_are_known_after_it(tmp_path: Path) -
         assert answer.diverging == EpochEnd(epoch, end)
 
 
-def test_k595_52_an_idle_quorum_commits_within_a_fetch_and_does_not_wait_for_its_time(
+def test_k595_52_an_idle_quorum_commits_within_one_fetch_without_waiting(
     tmp_path: Path,
 ) -> None:
     quorum, leader = three(tmp_path)

@@ -186,7 +186,7 @@ def test_what_contradicts_itself_does_not_start(
         assert word in str(error.value)
 
 
-def test_a_new_disk_starts_with_the_part_of_the_log_in_which_the_former_one_voted_alone() -> None:
+def test_a_new_disk_of_the_sole_voter_starts_only_if_another_node_led() -> None:
     me, alone = ReplicaKey(1, OTHER_DISK), VoterSet((voter(1, DISK),))
     for election in (ElectionState(3, 2), ElectionState(3, None, ReplicaKey(2)), ElectionState(4)):
         found = with_voters(alone, replace(USED, election=election))
@@ -213,7 +213,7 @@ def test_one_of_several_voters_without_quorum_state_does_not_start(found: FoundQ
         assert word in str(error.value)
 
 
-def test_a_controller_outside_the_voters_does_not_start_without_quorum_state_either() -> None:
+def test_a_controller_without_a_vote_needs_its_quorum_state_to_start() -> None:
     with pytest.raises(MissingQuorumStateError, match="a controller without a vote"):
         plan_quorum_start(ReplicaKey(4, OTHER_DISK), DYNAMIC, with_voters(THREE, LOST))
 
@@ -288,7 +288,7 @@ def test_an_epoch_that_cannot_be_the_highest_is_refused(epoch: int) -> None:
         abstain_until(epoch, 5)
 
 
-def test_who_is_the_only_voter_by_its_own_log_starts_though_it_followed_another() -> None:
+def test_a_sole_voter_by_its_log_starts_although_it_followed_another() -> None:
     """The others have been removed; what removed them is committed by this disk alone."""
     alone = VoterSet((voter(1, DISK),))
     found = replace(USED, election=ElectionState(3, 2, None))

@@ -445,7 +445,7 @@ def records_sent(node: DrivenNode, epoch: int) -> FetchResponse:
     return answer
 
 
-def test_a_follower_far_behind_takes_very_many_small_batches_in_several_answers(
+def test_a_follower_far_behind_takes_many_small_batches_in_parts(
     tmp_path: Path,
 ) -> None:
     quorum = three(tmp_path)

@@ -203,7 +203,7 @@ def test_a_voter_that_was_asked_for_its_epoch_is_not_asked_again() -> None:
     assert node.core.replica.doubted == set()
 
 
-def test_a_voter_that_cannot_be_asked_yet_is_asked_when_its_backoff_is_over() -> None:
+def test_a_voter_in_backoff_is_asked_when_its_backoff_ends() -> None:
     """A follower has nothing else to do until its fetch is answered."""
     node = unattached()
     node.follow(1, EPOCH)
@@ -216,7 +216,7 @@ def test_a_voter_that_cannot_be_asked_yet_is_asked_when_its_backoff_is_over() ->
     assert [one.to for one in probes(node)] == [node_of(3)]
 
 
-def test_bad_input_a_far_epoch_in_our_own_name_is_refused_and_nobody_is_asked() -> None:
+def test_bad_input_a_far_epoch_in_our_own_name_is_refused_at_once() -> None:
     node = unattached()
     assert error_of(node, raising("vote", 2, LIMIT + 1)) is ErrorCode.INVALID_REQUEST
     assert node.core.replica.doubted == set()
@@ -301,7 +301,7 @@ def test_an_epoch_that_would_end_elections_is_not_taken_over_from_answers(
     assert len([one for one in node.reports if f"is in epoch {epoch}" in one]) == 1
 
 
-def test_an_answer_with_an_absurd_epoch_is_reported_once_and_asked_again_after_a_pause() -> None:
+def test_an_absurd_epoch_in_an_answer_is_reported_once_and_asked_again() -> None:
     node, sent = asked("fetch")
     for _ in range(3):
         node.answer(sent, answer_in("fetch", EPOCH_MAX))
@@ -313,7 +313,7 @@ def test_an_answer_with_an_absurd_epoch_is_reported_once_and_asked_again_after_a
 
 
 @pytest.mark.parametrize(("epoch", "taken"), [(LIMIT, True), (LIMIT + 1, False)])
-def test_an_answer_from_an_address_that_only_a_request_named_raises_1000_at_most(
+def test_an_address_named_by_a_request_raises_the_epoch_by_at_most_1000(
     epoch: int, *, taken: bool
 ) -> None:
     facts = QuorumFacts(1, VoterSet(()), in_log=True)
@@ -369,7 +369,7 @@ def test_bad_input_an_epoch_above_the_last_is_refused_from_near_it_too(kind: str
 @pytest.mark.parametrize(
     ("voters", "epoch"), [((1, 2, 3), EPOCH_MAX + 1), ((2,), EPOCH_MAX + 1), ((2,), EPOCH_MAX)]
 )
-def test_a_quorum_state_that_leaves_no_epoch_ends_the_start_with_the_remedy(
+def test_a_quorum_state_with_the_last_epoch_ends_the_start_with_a_remedy(
     voters: tuple[int, ...], epoch: int
 ) -> None:
     node = ScriptedCore(voters=voters, election=ElectionState(epoch))

@@ -191,7 +191,7 @@ def test_bad_input_not_all_voters_can_be_in_the_log(
     assert node.wanted(AwaitAppend) == []
 
 
-def test_a_voter_that_does_not_answer_where_it_says_it_is_is_no_voter_of_the_log() -> None:
+def test_a_voter_that_is_silent_at_its_address_is_not_written_to_the_log() -> None:
     """Else nobody finds it in the next election, and no restart helps."""
     node = leader(voter(1), voter(3, host="inner"))
     said(node, UpgradeKraftVersionRequest(1, 1))
@@ -247,7 +247,7 @@ def test_a_disk_that_takes_over_has_flushed_nothing_yet() -> None:
     assert node.leading.voters[ReplicaKey(3)].end_offset == -1
 
 
-def test_a_static_voter_whose_listeners_leave_it_open_is_where_the_setting_says() -> None:
+def test_a_static_voter_without_listeners_has_the_address_of_the_setting() -> None:
     node = ScriptedCore(config=RaftConfig())
     assert node.core.replica.own_voter.endpoints == (VoterEndpoint("CONTROLLER", "n2", 9093),)
     follow_for(node, 3)
@@ -337,7 +337,7 @@ def raised(node: ScriptedCore) -> BatchFacts:
     return batch
 
 
-def test_a_follower_votes_with_those_of_the_log_and_writes_the_new_quorum_state() -> None:
+def test_a_follower_uses_the_voters_of_the_log_and_the_new_quorum_state() -> None:
     node = ScriptedCore(config=HERE)
     node.follow()
     raised(node)

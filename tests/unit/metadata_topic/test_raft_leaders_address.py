@@ -62,7 +62,7 @@ def fetch_at(node: ScriptedCore, address: Node) -> Send:
     raise AssertionError(f"it never fetches at {address}")
 
 
-def test_a_follower_seeks_its_leader_at_the_known_and_the_told_address_in_turns() -> None:
+def test_a_follower_alternates_between_known_and_reported_leader_address() -> None:
     node = unattached()
     node.follow(1, EPOCH)
     assert run(node, 1_900) == [node_of(1)], "not before a fetch timeout"
@@ -73,7 +73,7 @@ def test_a_follower_seeks_its_leader_at_the_known_and_the_told_address_in_turns(
 @pytest.mark.parametrize(
     ("epoch", "taken"), [(EPOCH + EPOCH_STEP_MAX, True), (EPOCH + EPOCH_STEP_MAX + 1, False)]
 )
-def test_an_answer_at_a_told_address_raises_1000_at_most_whatever_voter_it_names(
+def test_a_reported_address_raises_the_epoch_by_at_most_1000_for_any_voter(
     epoch: int, *, taken: bool
 ) -> None:
     node = unattached()
@@ -92,7 +92,7 @@ def test_the_address_of_a_leader_is_not_that_of_the_next() -> None:
     assert (replica.proven_leader, replica.reported_leader) == (None, None)
 
 
-def test_an_address_that_the_leader_named_once_is_tried_without_being_named_again() -> None:
+def test_an_address_named_once_by_the_leader_is_tried_without_another_hint() -> None:
     node = unattached(node_id=9, config=RaftConfig(can_vote=False))
     node.ask(BeginQuorumEpochRequest(EPOCH, 1, key(9), MOVED))
     node.tick(node.now_ms + 2_000)
@@ -109,7 +109,7 @@ def test_a_follower_keeps_an_address_where_the_leader_answered() -> None:
     assert run(node, 12_000) == [MOVED], "it cannot move within an epoch"
 
 
-def test_a_follower_seeks_a_leader_that_was_heard_and_moved_where_others_name_it() -> None:
+def test_a_follower_seeks_a_moved_leader_at_the_address_others_name() -> None:
     node = unattached()
     node.answer(node.follow(1, EPOCH), node.records())
     assert node.core.replica.proven_leader == node_of(1)
@@ -172,7 +172,7 @@ def test_a_restarted_voter_follows_the_leader_of_the_epoch_it_stood_in(
     assert node.core.election == replace(node.core.election, epoch=EPOCH, voted=key(2))
 
 
-def test_a_voter_that_lost_its_leader_continues_asking_whatever_others_name() -> None:
+def test_a_voter_without_a_leader_keeps_asking_although_others_name_one() -> None:
     node = unattached()
     node.answer(node.follow(1, EPOCH), node.records())
     node.tick(node.now_ms + 2_000)

@@ -96,7 +96,7 @@ def test_a_snapshot_with_other_voters_begins_the_count_of_votes_anew() -> None:
     assert state.tally.unanswered == (4, 5, 6)
 
 
-def test_a_snapshot_below_the_log_start_says_nothing_about_what_precedes_the_log() -> None:
+def test_a_snapshot_below_the_log_start_does_not_extend_the_log() -> None:
     """It is there until a deletion comes to it; the log begins at the end of a later one."""
     old, new = SnapshotFile(SnapshotId(5, 1), 100), SnapshotFile(SnapshotId(10, 3), 100)
     log = LogView(10, 20, [(4, 12)], (old, new))

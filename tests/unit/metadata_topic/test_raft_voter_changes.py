@@ -120,7 +120,7 @@ def adding(node: ScriptedCore, new: Voter) -> None:
 # -- adding -----------------------------------------------------------------------------------
 
 
-def test_a_controller_is_asked_what_it_can_do_then_it_votes_and_the_commit_is_the_answer() -> None:
+def test_a_controller_is_queried_then_votes_and_is_answered_at_the_commit() -> None:
     node = leader(1, 2, 3)
     fetch(node, key(4))
     assert add(node, voter(4)) == []
@@ -223,7 +223,7 @@ def test_one_that_is_behind_or_silent_is_not_added() -> None:
     assert node.core.voters.ids == (1, 2, 3)
 
 
-def test_one_that_loads_a_snapshot_has_caught_up_with_the_end_of_before_it_at_most() -> None:
+def test_loading_a_snapshot_counts_as_caught_up_only_to_the_earlier_end() -> None:
     node = leader(1, 2, 3)
     end = node.core.log.end_offset
     fetch(node, key(4), 1)
@@ -257,7 +257,7 @@ def test_a_late_answer_to_an_earlier_question_adds_nobody() -> None:
 # -- removing ---------------------------------------------------------------------------------
 
 
-def test_a_removed_leader_leads_until_that_is_committed_without_counting_itself() -> None:
+def test_a_removed_leader_leads_until_the_commit_without_its_own_vote() -> None:
     node = leader(1, 2, 3)
     assert remove(node, key(2)) == []
     assert let_append(node).ids == (1, 3)
@@ -287,7 +287,7 @@ def test_a_removed_leader_gives_up_when_the_others_do_not_fetch() -> None:
     assert codes(node)[-1] in {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT}
 
 
-def test_a_leader_that_gave_up_before_its_removal_was_committed_stands_again() -> None:
+def test_a_leader_that_resigned_before_its_removal_commits_stands_again() -> None:
     node = leader(1, 2)
     remove(node, key(2))
     let_append(node)
@@ -393,7 +393,7 @@ def test_a_change_whose_time_is_over_before_its_turn_is_not_made() -> None:
     assert node.wanted(AppendVoters) == []
 
 
-def test_a_leader_changes_nothing_before_a_record_of_its_epoch_is_committed() -> None:
+def test_a_leader_changes_no_voter_before_its_epoch_has_a_commit() -> None:
     """An earlier leader's record in its log may be in force nowhere else."""
     node = dynamic(1, 2, 3)
     node.lead()

@@ -189,7 +189,7 @@ def test_who_can_no_longer_lead_gives_a_candidacy_up() -> None:
     assert node.core.role is Role.UNATTACHED
 
 
-def test_who_lost_a_pre_vote_knows_the_leader_without_address_and_asks_at_once() -> None:
+def test_after_a_lost_pre_vote_a_voter_knows_its_leader_and_fetches() -> None:
     node = ScriptedCore(facts=UNREACHABLE)
     node.ask(BeginQuorumEpochRequest(1, 4, key(2), None))
     node.tick(1_999)
@@ -219,7 +219,7 @@ def test_a_voter_that_refused_with_an_error_is_left_alone_for_a_while() -> None:
     assert [one.to for one in node.take(VoteRequest)] == [vote.to]
 
 
-def test_a_leader_that_goes_says_where_it_listened_and_asks_again_after_a_while() -> None:
+def test_a_resigning_leader_sends_its_endpoints_and_retries_after_backoff() -> None:
     node = ScriptedCore(config=RaftConfig(retry_backoff_ms=20))
     node.lead()
     for begin in node.take(BeginQuorumEpochRequest):
@@ -239,7 +239,7 @@ def test_a_sole_voter_that_led_before_its_restart_leads_again_at_once() -> None:
     assert (node.core.role, node.core.epoch) == (Role.LEADER, 2)
 
 
-def test_who_led_before_its_restart_asks_who_leads_as_soon_as_its_time_is_over() -> None:
+def test_a_former_leader_asks_for_the_leader_when_its_timeout_ends() -> None:
     node = ScriptedCore(election=ElectionState(1, 2, key(2)))
     assert node.core.role is Role.RESIGNED
     effects = node.core.step(Tick(0.0), 1_999)

@@ -97,7 +97,7 @@ def test_the_metadata_topic_gets_replicas_on_brokers_with_a_tier() -> None:
     assert "broker 2, which does not have a remote tier" in why
 
 
-def test_replicas_that_are_there_change_places_whatever_tier_their_brokers_have() -> None:
+def test_existing_replicas_can_be_reordered_on_brokers_with_any_tier() -> None:
     """Of brokers of Kafka none is known: ours leads the topic while their cluster is taken over."""
     image = started(cluster_of(2, 3), 1, store=STORE)
     name = "__remote_log_metadata"

@@ -153,7 +153,7 @@ def test_replicas_stay_while_no_other_can_lead() -> None:
     assert (found.replicas, found.isr, found.leader, found.removing) == ((2,), (2,), 2, ())
 
 
-def test_a_reassignment_that_replaces_another_one_is_cancelled_to_what_was_before() -> None:
+def test_a_replaced_reassignment_is_cancelled_to_the_original_replicas() -> None:
     """DIFFERS: in Kafka 2 and 3 would stay."""
     _, image = reassigned(topic(cluster_of(*BROKERS), (0, 1)), (2, 3))
     _, image = in_sync(image, 0, 1, 2)

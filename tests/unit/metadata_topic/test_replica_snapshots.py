@@ -139,7 +139,7 @@ def test_a_snapshot_outlives_its_node_and_shortens_the_next_start(tmp_path: Path
     assert one.names == {"a", "b"}
 
 
-def test_nodes_that_start_vote_and_fetch_while_their_snapshot_is_not_loaded(tmp_path: Path) -> None:
+def test_starting_nodes_vote_and_fetch_before_their_snapshot_is_loaded(tmp_path: Path) -> None:
     quorum, leader = three(tmp_path)
     quorum.create(leader, "a")
     quorum.advance(1_000)
@@ -183,7 +183,7 @@ def test_a_log_that_is_to_be_cut_waits_for_a_deletion_under_way_to_end(tmp_path:
     assert begun != [start]
 
 
-def test_what_was_read_may_be_kept_before_a_snapshot_takes_the_place_of_the_log(
+def test_read_records_can_be_kept_before_a_snapshot_replaces_the_log(
     tmp_path: Path,
 ) -> None:
     quorum, leader = three(tmp_path, max_retention_bytes=1)

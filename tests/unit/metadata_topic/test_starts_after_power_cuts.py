@@ -69,7 +69,7 @@ def test_a_node_notes_before_its_first_fetch_that_it_led_nothing() -> None:
     assert noted.led_epoch == NO_EPOCH
 
 
-def test_a_batch_torn_before_another_that_was_fetched_with_it_is_a_torn_tail() -> None:
+def test_a_torn_batch_fetched_with_a_later_one_is_a_torn_tail() -> None:
     machine = MemoryMachine()
     log = start(MemoryDisk(machine))
     log.append_fetched(batch(0, 0) + batch(1, 1), timestamp_ms=1)
@@ -194,7 +194,7 @@ def test_a_truncation_of_many_segments_may_be_cut_short_anywhere(seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_a_full_disk_took_back_before_a_kill_is_not_in_a_closed_segment(seed: int) -> None:
+def test_an_append_undone_by_a_full_disk_is_in_no_closed_segment(seed: int) -> None:
     machine = MemoryMachine()
     log = start(MemoryDisk(machine))
     log.append_fetched(batch(0, 0), timestamp_ms=1)

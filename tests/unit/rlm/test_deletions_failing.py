@@ -57,7 +57,7 @@ def test_it_is_yellow_after_its_time_with_the_first_and_the_words(tmp_path: Path
 @pytest.mark.parametrize(
     ("copy_max_ms", "unhealthy_ms"), [(COPY_MAX_MS, COPY_MAX_MS), (60_000, 2 * LATE_MS)]
 )
-def test_it_is_unhealthy_after_the_larger_of_copy_maximum_and_twice_its_time(
+def test_it_is_unhealthy_after_max_of_copy_maximum_and_twice_its_time(
     tmp_path: Path, copy_max_ms: int, unhealthy_ms: int
 ) -> None:
     store = Refusing(tmp_path, copy_max_ms)
@@ -115,7 +115,7 @@ class Raising(LocalFsRemoteStorageManager):
         raise PermissionError(13, "no right to delete")
 
 
-def test_an_error_of_the_plugins_own_counts_and_is_told_as_one_of_the_interface(
+def test_an_error_of_the_plugin_itself_counts_as_one_of_the_interface(
     tmp_path: Path,
 ) -> None:
     store = Refusing(tmp_path)

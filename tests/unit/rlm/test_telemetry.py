@@ -62,7 +62,7 @@ def test_a_call_that_ends_late_brings_nothing_back(telemetry: Telemetry) -> None
     assert samples(telemetry, "orders") == []
 
 
-def test_a_topic_made_anew_under_its_name_before_the_old_one_went_continues_counting(
+def test_a_topic_created_again_before_the_old_one_goes_continues_counting(
     telemetry: Telemetry,
 ) -> None:
     telemetry.assigned(FIRST)

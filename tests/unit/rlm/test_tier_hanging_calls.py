@@ -64,7 +64,7 @@ def expire(pair: Pair) -> None:
     pair.pump()
 
 
-def test_a_hanging_call_is_counted_its_thread_replaced_and_its_pass_tried_again(
+def test_a_hanging_call_is_counted_and_its_pass_runs_again_on_a_new_thread(
     pair: Pair,
 ) -> None:
     hanging = HangingDeletes(pair)
@@ -84,7 +84,7 @@ def test_a_hanging_call_is_counted_its_thread_replaced_and_its_pass_tried_again(
 
 
 @pytest.mark.parametrize("is_second", [False, True])
-def test_calls_of_two_partitions_that_hang_keep_all_from_the_store_until_one_is_through(
+def test_hanging_calls_of_two_partitions_stop_all_until_one_returns(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, is_second: bool
 ) -> None:
     gate, delete = pair.tier.manager.passes.waits.gate(EXPIRE), pair.storage.delete_log_segment_data
@@ -156,7 +156,7 @@ def test_settings_change_while_it_runs(pair: Pair) -> None:
     assert pair.log.copied == copied + 9
 
 
-def test_a_read_that_hangs_is_given_up_after_the_maximum_of_the_new_settings(pair: Pair) -> None:
+def test_a_hanging_read_ends_after_the_maximum_of_the_new_settings(pair: Pair) -> None:
     changed = replace(pair.config, call_max_ms=CALL_MAX_MS // 2)
     assert pair.ask(Reconfigure(changed)).message == Ack()
     pair.workers.held = {"post"}  # a thread has the load, and its result does not come

@@ -166,7 +166,7 @@ def test_a_broker_that_is_away_is_none(port: ConfluentPort) -> None:
     assert port.failure is None
 
 
-def test_what_the_full_queue_of_the_producer_does_not_take_is_certainly_not_written(
+def test_a_record_refused_by_the_full_producer_queue_is_not_written(
     port: ConfluentPort,
 ) -> None:
     results: list[AppendResult] = []

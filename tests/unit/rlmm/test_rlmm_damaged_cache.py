@@ -128,7 +128,7 @@ def test_a_damaged_file_costs_a_rebuild_and_never_a_part_of_the_segments(
         store.close()
 
 
-def test_a_log_that_is_cut_anywhere_leaves_position_and_segments_of_one_moment(
+def test_a_log_cut_at_any_byte_keeps_position_and_segments_consistent(
     tmp_path: Path,
 ) -> None:
     store = opened(tmp_path / "live")
@@ -194,7 +194,7 @@ def test_a_cache_that_another_process_has_open_is_left_alone(tmp_path: Path) -> 
     first.close()
 
 
-def test_a_manager_whose_cache_is_damaged_ends_and_the_next_reads_the_topic(
+def test_a_manager_with_a_damaged_cache_ends_and_the_next_reads_the_topic(
     tmp_path: Path,
 ) -> None:
     topic = MemoryTopic(3)

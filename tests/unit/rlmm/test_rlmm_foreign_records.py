@@ -112,7 +112,7 @@ def test_holes_that_a_compaction_left_are_gone_over(reading: Reading) -> None:
 
 
 @pytest.mark.parametrize("state", [FINISHED, GOING])
-def test_an_update_whose_start_was_compacted_away_is_refused_and_no_segment_made_up(
+def test_an_update_without_its_start_is_refused_and_invents_no_segment(
     reading: Reading, state: SegmentState
 ) -> None:
     reading.take((3, moved(state)), (4, added(S1)))

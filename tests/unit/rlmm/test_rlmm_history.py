@@ -63,7 +63,7 @@ def test_the_highest_unclean_election_counts(topic: Topic) -> None:
     assert topic.history.last_unclean_epoch == 2
 
 
-def test_an_election_told_by_a_barrier_that_came_stale_is_known_all_the_same(topic: Topic) -> None:
+def test_an_election_in_a_stale_barrier_is_known_all_the_same(topic: Topic) -> None:
     topic.add(S0, A)
     stale = make_barrier([S0], B, unclean_epoch=2)
     topic.move(S0, FINISHED, A)

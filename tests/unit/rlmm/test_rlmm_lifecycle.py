@@ -118,7 +118,7 @@ def test_a_partition_is_not_finished_while_segments_are_left(topic: Topic) -> No
     assert topic.partition(P_FINISHED) is Verdict.ACCEPTED
 
 
-def test_the_first_finished_gives_the_order_and_a_barrier_does_not_change_it(topic: Topic) -> None:
+def test_the_first_finish_sets_the_order_and_a_barrier_does_not_change_it(topic: Topic) -> None:
     topic.add(S0)
     topic.move(S0, FINISHED)
     topic.barrier(B)

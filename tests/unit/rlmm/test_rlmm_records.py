@@ -169,7 +169,7 @@ def test_every_cut_is_damage(event: MetadataEvent, hexed: str) -> None:
         records.decode(value + b"\0")
 
 
-def test_a_record_without_value_is_a_tombstone_and_one_without_bytes_is_damage() -> None:
+def test_a_record_without_value_is_a_tombstone_and_an_empty_one_is_damage() -> None:
     with pytest.raises(records.TombstoneRecordError):
         records.decode(None)
     with pytest.raises(records.DamagedRecordError):

@@ -96,7 +96,7 @@ class FullLog(MetadataLog):
         super().topics_emptied(topic_ids)
 
 
-def test_a_metadata_log_that_takes_no_record_is_unhealthy_and_holds_up_no_deletion(
+def test_a_full_metadata_log_is_unhealthy_and_delays_no_deletion(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = FullLog()
@@ -135,7 +135,7 @@ def test_a_record_that_was_taken_after_all_is_unhealthy_no_more(tmp_path: Path) 
     assert setup.remover.unhealthy == ()
 
 
-def test_where_a_metadata_partition_goes_away_meanwhile_the_list_of_removals_stays(
+def test_removals_stay_listed_if_a_metadata_partition_goes_meanwhile(
     tmp_path: Path,
 ) -> None:
     setup = Setup(tmp_path / "remote")

@@ -81,7 +81,7 @@ def test_killed_at_any_step_the_store_and_the_list_end_empty(
 
 @pytest.mark.parametrize("is_done", [True, False])
 @pytest.mark.parametrize("at", range(1, STEPS + 1))
-def test_killed_at_any_step_and_put_back_to_before_the_removal_nothing_more_goes(
+def test_after_a_kill_and_a_restore_before_the_removal_nothing_more_goes(
     tmp_path: Path, at: int, is_done: bool
 ) -> None:
     setup = Setup(tmp_path / "remote")

@@ -37,7 +37,7 @@ def before_creation(setup: Setup) -> MetadataLog:
     return log
 
 
-def test_h12_d31_a_metadata_log_cut_to_before_a_records_offset_blocks_no_removal(
+def test_h12_d31_a_metadata_log_cut_below_a_records_offset_blocks_nothing(
     setup: Setup,
 ) -> None:
     earlier = setup.log.copy()  # ends below the offset 50 that the records carry
@@ -86,7 +86,7 @@ def test_d33_an_unknown_id_is_kept_and_unhealthy_until_it_is_forgotten(
     assert setup.remover.unhealthy == ()
 
 
-def test_where_no_list_is_kept_an_unknown_id_is_yellow_until_it_is_forgotten(
+def test_without_a_list_an_unknown_id_is_yellow_until_it_is_forgotten(
     setup: Setup, caplog: pytest.LogCaptureFixture
 ) -> None:
     setup.log.topic_ids.clear()
@@ -107,7 +107,7 @@ def test_where_no_list_is_kept_an_unknown_id_is_yellow_until_it_is_forgotten(
 
 
 @pytest.mark.parametrize("state", [MARKED, STARTED, FINISHED])
-def test_h13_d34_d35_marked_and_there_again_is_unhealthy_until_it_is_deleted_once_more(
+def test_h13_d34_d35_a_marked_topic_that_exists_is_unhealthy_until_deleted(
     setup: Setup, state: PartitionDeleteState
 ) -> None:
     before_removal = setup.log.copy()
@@ -227,7 +227,7 @@ def test_an_id_that_no_record_names_leaves_the_list_too(setup: Setup) -> None:
     assert len(setup.objects()) == 3
 
 
-def test_a_record_that_comes_before_the_grace_time_is_over_is_not_forgotten(setup: Setup) -> None:
+def test_a_topic_with_records_within_the_grace_time_is_not_forgotten(setup: Setup) -> None:
     late = PARTITION._replace(topic_id=b"l" * 16)
     setup.log.removed.add(late.topic_id)
     setup.run_pass()

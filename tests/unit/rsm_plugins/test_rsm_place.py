@@ -85,7 +85,7 @@ def foreign(cls: type[RemoteStorageManager], **configs: str) -> StoreIdentity:
     return identity_of(cls(), configs)
 
 
-def test_the_public_settings_stand_for_the_place_of_a_plugin_that_does_not_name_it() -> None:
+def test_public_settings_are_the_place_of_a_plugin_that_names_none() -> None:
     one = foreign(Foreign, dir="/a", password="x")
     assert one == foreign(Foreign, dir="/a", password="y", **{"node.id": "7"})
     assert one != foreign(Foreign, dir="/b", password="x")

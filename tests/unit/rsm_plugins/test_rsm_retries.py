@@ -47,7 +47,7 @@ def test_a_repeated_request_is_one_warning_whatever_its_attempts(
     assert warnings(caplog) == []
 
 
-def test_when_all_attempts_fail_the_last_error_is_raised_and_it_is_one_warning(
+def test_when_all_attempts_fail_the_last_error_is_raised_with_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = Store(*map(passing, range(1, 9)))

@@ -137,7 +137,7 @@ def test_file_limit_is_raised_as_far_as_it_may():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_the_error_of_a_half_done_step_names_what_the_disk_said_as_its_cause() -> None:
+def test_the_error_of_a_half_done_step_has_the_disk_error_as_its_cause() -> None:
     said = OSError(errno.ENOMEM, "Cannot allocate memory", "/data/00.log")
     made = half_done(said, "a truncation ended before its end")
     assert made.__cause__ is said

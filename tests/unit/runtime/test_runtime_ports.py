@@ -48,7 +48,7 @@ def test_simulated_pools_run_in_the_callers_thread():
     executors.shutdown()
 
 
-async def test_a_pool_of_the_machine_is_made_once_for_a_name_and_ends_with_the_others() -> None:
+async def test_a_named_pool_is_created_once_and_ends_with_the_others() -> None:
     ports = system_ports(asyncio.get_running_loop())
     commit = ports.executors.commit
     assert ports.executors.commit is commit

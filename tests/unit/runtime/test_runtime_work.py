@@ -239,7 +239,7 @@ def test_after_an_error_a_queue_begins_nothing() -> None:
     assert (made.seen, pool.held) == (["idle"], 0)
 
 
-async def test_a_coroutine_has_a_short_result_at_once_and_gives_turns_with_a_long_one() -> None:
+async def test_a_short_coroutine_returns_at_once_and_a_long_one_yields() -> None:
     def steps(count: int) -> Steps[str]:
         for _ in range(count):
             order.append("step")

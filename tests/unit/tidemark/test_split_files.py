@@ -427,7 +427,7 @@ def test_what_is_made_does_not_lie_in_a_log_directory(tmp_path: Path) -> None:
 # -- again, and after a crash -------------------------------------------------------------------
 
 
-def test_a_second_call_changes_nothing_and_one_that_means_another_place_is_refused(
+def test_a_second_call_changes_nothing_and_another_place_is_refused(
     tmp_path: Path,
 ) -> None:
     config, into = lone_node(tmp_path), tmp_path / "new"
@@ -503,7 +503,7 @@ def test_the_way_back_is_one_name(tmp_path: Path) -> None:
 
 @pytest.mark.rounds(seconds=60)
 @pytest.mark.parametrize("kills", [True, False], ids=["killed", "power cut"])
-def test_after_a_crash_at_any_step_one_side_can_start_and_a_second_call_continues(
+def test_after_a_crash_at_any_step_one_side_starts_and_a_repeat_completes(
     tmp_path: Path, kills: bool
 ) -> None:
     """Never can both the node and the new cluster start: the broker would live twice."""

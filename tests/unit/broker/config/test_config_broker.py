@@ -344,7 +344,7 @@ def test_commands_are_taken_on_loopback_and_with_a_token_only(
         "PLAINTEXT://broker:9092,CONTROLLER://127.0.0.1:9093",
     ],
 )
-def test_commands_of_tests_are_not_taken_where_other_machines_reach_the_broker(
+def test_commands_of_tests_are_refused_unless_all_listeners_are_loopback(
     listeners: str,
 ) -> None:
     settings = {

@@ -96,7 +96,7 @@ def test_a_pool_is_at_most_doubled_or_halved_from_the_size_in_force(name: str) -
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "x", ""])
-def test_a_default_that_no_broker_may_have_is_refused_where_its_own_value_hides_it(
+def test_an_invalid_default_is_refused_even_if_the_broker_overrides_it(
     value: str,
 ) -> None:
     """Brokers without a value of their own would ignore all settings over the wire for it."""

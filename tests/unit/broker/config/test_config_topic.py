@@ -161,7 +161,7 @@ def test_tiering_is_turned_off_only_with_a_word_about_the_remote_data() -> None:
     validate(off, broker=tiered(), existing=None)
 
 
-def test_an_order_to_delete_the_remote_data_is_not_taken_back_while_tiering_is_off() -> None:
+def test_an_order_to_delete_remote_data_holds_while_tiering_is_off() -> None:
     dropping = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
     kept = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "false"}
     assert "cannot be taken back" in refusal(kept, existing=dropping)

@@ -61,7 +61,7 @@ def asked(tmp_path: Path) -> Asked:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_the_first_question_makes_the_topic_with_the_settings_of_the_broker(
+def test_the_first_request_creates_the_topic_with_the_broker_settings(
     asked: Asked, version: int
 ) -> None:
     asked.find("g", version=version)

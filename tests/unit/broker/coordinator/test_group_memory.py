@@ -77,7 +77,7 @@ def test_a_group_that_could_not_be_written_is_not_counted() -> None:
     assert world.state.kept_bytes == 0
 
 
-def test_without_room_groups_that_are_there_continue_and_others_are_refused() -> None:
+def test_without_memory_known_groups_continue_and_new_ones_are_refused() -> None:
     world = World()
     ids = world.stable("g", members=1, protocols=[("range", bytes(20_000))])
     world.commit_offsets("simple", {("t", 0): 1})
@@ -158,7 +158,7 @@ def test_a_member_that_says_too_much_is_refused_and_the_others_continue(full: Wo
     assert full.answers[waiting].generation_id == 2
 
 
-def test_a_static_member_that_says_too_much_is_refused_under_its_own_name_alone() -> None:
+def test_too_much_metadata_refuses_a_static_member_only_under_its_own_id() -> None:
     world = World()
     world.stable("g", members=1, instance_id="i")
     world.budget.most = 0

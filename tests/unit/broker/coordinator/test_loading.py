@@ -297,7 +297,7 @@ def stable(state: GroupState) -> dict[int, tuple[int, int]]:
     }
 
 
-def test_a_transaction_without_its_marker_stays_open_until_its_offsets_are_deleted(
+def test_a_transaction_without_marker_is_open_until_offsets_are_deleted(
     tmp_path: Path,
 ) -> None:
     """Answers of Apache Kafka 4.3.1 to a log of these batches."""

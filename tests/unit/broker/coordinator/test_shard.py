@@ -94,7 +94,7 @@ async def test_an_offset_that_is_written_meanwhile_is_not_told(tmp_path: Path) -
     assert code_of_commit(await second) == 0
 
 
-async def test_a_commit_that_takes_too_long_is_refused_and_the_offset_is_not_told(
+async def test_a_commit_that_times_out_is_refused(
     tmp_path: Path,
 ) -> None:
     groups, pool = slow(tmp_path)
@@ -297,7 +297,7 @@ async def test_offsets_of_a_deleted_topic_go(groups: ServedGroups) -> None:
     assert groups.coordinator.metrics.offset_deletions.value() > 0
 
 
-async def test_a_check_for_old_offsets_that_fails_is_logged_and_the_next_one_works(
+async def test_a_failed_check_for_old_offsets_is_logged_and_the_next_one_works(
     groups: ServedGroups, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     groups.commit(5)

@@ -63,7 +63,7 @@ async def test_a_partition_that_cannot_be_loaded_is_not_served_and_is_told(tmp_p
     assert f"{OFFSETS_TOPIC}-0" in problem
 
 
-async def test_a_log_that_changes_places_before_its_turn_is_loaded_from_the_new_one(
+async def test_a_log_moved_before_its_load_is_loaded_from_the_new_directory(
     tmp_path: Path,
 ) -> None:
     first = ServedGroups(tmp_path / "a")

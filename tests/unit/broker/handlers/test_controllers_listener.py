@@ -161,7 +161,7 @@ async def test_a_parked_fetch_is_answered_when_the_replica_does() -> None:
         client.close()
 
 
-async def test_a_fetch_that_waits_for_news_does_not_hold_up_what_else_the_peer_asks() -> None:
+async def test_a_fetch_that_waits_does_not_delay_other_requests_of_the_peer() -> None:
     replica = ToldReplica()
     async with listening(replica) as port:
         client = await connect(port)

@@ -112,7 +112,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def test_whatever_clients_there_are_each_topic_is_encoded_once_for_its_kind(
+def test_each_topic_is_encoded_once_per_kind_for_any_number_of_clients(
     looked_at: list[int],
 ) -> None:
     world = World()
@@ -211,7 +211,7 @@ def test_versions_that_share_a_part_encode_it_alike(listener: str) -> None:
 
 
 @pytest.mark.rounds(seconds=10)
-def test_after_any_changes_answers_are_those_of_a_handler_that_keeps_nothing(
+def test_answers_after_any_change_equal_those_of_a_handler_without_cache(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Changes also come between the steps of an answer; whoever has it then asks again."""

@@ -124,7 +124,7 @@ class Creation:
         return [CreatedTopic(one.name, num_partitions=1, replication_factor=1) for one in topics]
 
 
-async def test_brokers_make_the_topic_of_the_remote_metadata_and_their_clients_do_not() -> None:
+async def test_brokers_create_the_remote_metadata_topic_and_clients_cannot() -> None:
     creation = Creation()
     here = CreateTopicsHandler(
         cast("TopicCreation", creation), cast("LiveConfig", None), brokers_ask=True

@@ -82,7 +82,7 @@ def test_above_the_log_end_is_out_of_range_only_after_the_validation(world: Worl
     assert fetched(world, 15) == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_the_tier_hears_where_the_log_ended_before_anything_unvalidated_was_appended(
+def test_the_tier_learns_the_log_end_before_unvalidated_appends(
     world: World,
 ) -> None:
     partition = hosted(world)
@@ -159,7 +159,7 @@ def test_what_the_tier_holds_is_not_said_before_it_has_reported(world: World) ->
     assert tiered() == unknown, "a new leader epoch validates again"
 
 
-def test_records_above_an_unvalidated_end_are_not_out_of_range_for_delete_records(
+def test_unvalidated_records_are_not_out_of_range_for_delete_records(
     world: World,
 ) -> None:
     assert deleted(world, 14) == (STORAGE, -1)

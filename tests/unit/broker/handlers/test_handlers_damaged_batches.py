@@ -84,7 +84,7 @@ async def test_what_is_before_the_damage_is_sent_and_then_its_place_is_refused(
     assert values_of((await fetched(world, 0)).records) == [b"0", b"1", b"2"]
 
 
-async def test_the_damaged_batch_itself_is_corrupt_and_the_log_is_read_whole_by_the_next_start(
+async def test_a_damaged_batch_is_corrupt_and_the_next_start_reads_the_whole_log(
     tmp_path: Path,
 ) -> None:
     world = await filled(tmp_path)

@@ -149,7 +149,7 @@ async def test_a_new_leader_deletes_nothing_before_it_knows_what_is_committed(
     assert await deletion.answer() == (0, 1)
 
 
-async def test_deleting_that_waits_when_the_leadership_ends_says_so_to_its_client_alone(
+async def test_a_waiting_deletion_reports_the_lost_leadership_only_to_its_client(
     world: World,
 ) -> None:
     said: list[dict[str, Any]] = []

@@ -59,7 +59,7 @@ async def test_other_topics_are_sent_as_the_client_wants_them(tmp_path: Path) ->
     assert [len(values_of(part.records)) for part in found] == [10] * 8
 
 
-async def test_a_batch_above_the_bound_goes_out_also_where_its_partition_is_not_the_first(
+async def test_a_batch_above_the_bound_is_sent_even_from_a_later_partition(
     tmp_path: Path,
 ) -> None:
     world = await filled(tmp_path, 2, 1)

@@ -52,7 +52,7 @@ def slots(topics: list[Any], key: str = "name") -> list[tuple[Any, int, int]]:
 # OffsetCommit.
 
 
-async def test_what_the_cluster_does_not_have_is_refused_and_the_rest_is_committed(
+async def test_unknown_partitions_are_refused_and_the_others_are_committed(
     groups: ServedGroups,
 ) -> None:
     found = await commit(groups, {"nosuch": [0], "t": [1, 7]})
@@ -94,7 +94,7 @@ ASKED = [{"name": "t", "partition_indexes": [0]}]
 
 
 @pytest.mark.parametrize("version", [1, 4, 5, 7, 8, 9, 10])
-async def test_every_version_tells_offset_and_metadata_and_those_that_can_the_epoch(
+async def test_every_version_returns_offset_and_metadata_and_some_the_epoch(
     groups: ServedGroups, version: int
 ) -> None:
     await commit(groups, {"t": [0]})
@@ -113,7 +113,7 @@ async def test_every_version_tells_offset_and_metadata_and_those_that_can_the_ep
 
 
 @pytest.mark.parametrize(("version", "of_all", "of_one"), [(1, 0, 16), (2, 16, 0), (7, 16, 0)])
-async def test_an_error_of_a_group_is_that_of_the_answer_where_a_version_has_room_for_it(
+async def test_a_group_error_is_at_the_top_level_where_the_version_has_a_field(
     groups: ServedGroups, version: int, of_all: int, of_one: int
 ) -> None:
     lose(groups)
@@ -123,7 +123,7 @@ async def test_an_error_of_a_group_is_that_of_the_answer_where_a_version_has_roo
     assert errors == ([of_one] if of_one else [])
 
 
-async def test_topics_whose_id_nobody_has_are_named_but_not_beside_an_error_of_the_group(
+async def test_unknown_topic_ids_are_named_unless_the_group_has_an_error(
     groups: ServedGroups,
 ) -> None:
     asked = {"group_id": "g", "topics": [{"topic_id": STRANGE_ID, "partition_indexes": [3]}]}
@@ -216,7 +216,7 @@ async def test_groups_are_listed_by_state_and_type_in_any_case(
     assert {one.group_id for one in answer.groups} == names
 
 
-async def test_operations_are_told_of_groups_that_are_there_and_where_they_are_asked_for(
+async def test_operations_are_returned_only_for_known_groups_and_when_asked_for(
     groups: ServedGroups,
 ) -> None:
     groups.commit(5)

@@ -102,7 +102,7 @@ async def test_a_question_for_an_epochs_end_waits_for_the_validation(world: Worl
 
 
 @pytest.mark.parametrize("loss", [None, Loss.LOG_END], ids=["open", "lost"])
-async def test_without_one_it_is_refused_and_what_is_behind_it_does_not_wait_again(
+async def test_without_validation_it_is_refused_and_later_requests_do_not_wait(
     world: World, loss: Loss | None
 ) -> None:
     if loss is not None:
@@ -144,7 +144,7 @@ async def test_the_memory_of_waits_is_bounded_and_keeps_the_newest(world: World)
     assert holding.remembered == 3, "what is too old is forgotten"
 
 
-async def test_a_look_up_by_time_waits_for_the_validation_and_no_longer_than_its_limit(
+async def test_a_lookup_by_time_waits_for_the_validation_up_to_its_limit(
     world: World,
 ) -> None:
     question = await asked(by_time(world), 7, BY_TIME)
@@ -158,7 +158,7 @@ async def test_a_look_up_by_time_waits_for_the_validation_and_no_longer_than_its
     assert code(question) == NONE
 
 
-async def test_a_deletion_above_the_end_waits_for_the_validation_and_is_then_answered(
+async def test_a_deletion_above_the_end_waits_for_the_validation(
     world: World,
 ) -> None:
     partition = world.replicas.require("t", 0)
@@ -200,7 +200,7 @@ async def test_a_loss_that_is_found_ends_the_wait(world: World, handler: str) ->
     assert code(question) == STORAGE
 
 
-async def test_a_fetch_above_an_unvalidated_end_is_parked_and_woken_by_the_validation(
+async def test_a_fetch_above_an_unvalidated_end_waits_for_the_validation(
     world: World,
 ) -> None:
     handler = FetchHandler(

@@ -44,7 +44,7 @@ def test_a_fetch_sends_committed_records_only_where_they_are_asked_for(
 
 
 @pytest.mark.parametrize(("level", "offset"), [(UNCOMMITTED, 2), (COMMITTED, 1), (2, 2), (-1, 2)])
-def test_the_latest_offset_is_the_last_stable_one_where_committed_records_are_asked_for(
+def test_with_read_committed_the_latest_offset_is_the_last_stable_one(
     with_open_transaction: World, level: int, offset: int
 ) -> None:
     world = with_open_transaction

@@ -55,7 +55,7 @@ def test_a_lost_chain_answers_9_where_epochs_of_remote_offsets_are_asked(
     assert epoch_end(world) == ErrorCode.NONE
 
 
-def test_records_are_deleted_while_the_log_start_is_unknown_only_from_the_local_start_on(
+def test_with_an_unknown_log_start_deletion_works_from_the_local_start_on(
     world: World,
 ) -> None:
     log = world.log("t")

@@ -72,7 +72,7 @@ def held_from(world: World) -> int:
     return start
 
 
-def test_a_follower_learns_the_local_start_with_its_epoch_and_finds_it_until_the_time_is_over(
+def test_a_follower_gets_the_local_start_and_its_epoch_until_the_hold_ends(
     world: World,
 ) -> None:
     log = world.log("t")
@@ -104,7 +104,7 @@ def test_nobody_else_who_asks_for_the_local_start_has_it_held(world: World, aske
     ("timestamp", "answer", "held"),
     [(-5, (0, 1, 4), 2), (-6, (0, 2, 6), 2), (-2, (0, 0, 4), LONG_MAX), (-1, (0, 5, 7), LONG_MAX)],
 )
-def test_what_follows_the_tiered_offsets_is_held_too_and_other_ends_are_not(
+def test_the_start_after_tiered_offsets_is_held_and_other_ends_are_not(
     world: World, timestamp: int, answer: tuple[int, int, int], held: int
 ) -> None:
     assert listed(world, timestamp, FOLLOWER, Tiered(1)) == answer
@@ -122,7 +122,7 @@ def test_where_nothing_is_tiered_nothing_is_held(world: World, timestamp: int) -
 
 @pytest.mark.parametrize("timestamp", [-4, -5, -6])
 @pytest.mark.parametrize("missing", ["chain", "log start"])
-def test_no_follower_is_told_where_to_begin_before_chain_and_log_start_are_known(
+def test_no_follower_gets_a_start_before_chain_and_log_start_are_known(
     world: World, timestamp: int, missing: str
 ) -> None:
     partition = world.replicas.require("t", 0)

@@ -108,7 +108,7 @@ def test_special_timestamps_have_a_first_version(world: World, version: int) -> 
 
 
 @pytest.mark.parametrize("timestamp", [-1, -2, -4, -5, -6, -7])
-def test_what_no_record_must_be_read_for_is_answered_without_a_turn_of_the_loop(
+def test_offsets_that_need_no_record_are_answered_synchronously(
     world: World, timestamp: int
 ) -> None:
     """librdkafka asks for each partition by itself: all else on its connection waits meanwhile."""
@@ -231,7 +231,7 @@ def test_where_an_epoch_ended(world: World, version: int) -> None:
     assert end(5, partition=1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
 
 
-def test_what_leaves_the_local_log_during_a_look_up_by_time_is_looked_for_again(
+def test_a_lookup_by_time_is_repeated_if_the_records_leave_the_local_log(
     world: World,
 ) -> None:
     """The remote tier did not have it yet, the local log does not have it any more."""

@@ -167,7 +167,7 @@ def test_a_topic_that_is_there_is_appended_to_beside_others(world: World, versio
 
 
 @pytest.mark.parametrize(("acks", "at_first"), [(1, False), (0, True)])
-async def test_a_wide_request_continues_without_its_client_from_its_first_append_on(
+async def test_a_wide_request_continues_without_its_client_after_one_append(
     world: World, acks: int, at_first: bool
 ) -> None:
     """With acks=0 the client hangs up rightly; else nothing is appended for one that has gone."""

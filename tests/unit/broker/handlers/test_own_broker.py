@@ -70,7 +70,7 @@ def test_a_controller_that_is_not_active_speaks_of_nobody(
 
 
 @pytest.mark.parametrize("api_key", REFUSED)
-def test_no_other_broker_registers_beside_a_tier_without_the_secret_of_a_cluster(
+def test_no_other_broker_registers_with_a_tier_that_has_no_cluster_secret(
     api_key: ApiKey, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Their tiers could not authenticate themselves at each other's brokers."""

@@ -30,7 +30,7 @@ def test_a_new_topic_is_hosted_and_led(world: World, tmp_path: Path) -> None:
     assert (tmp_path / "t-1").is_dir()
 
 
-def test_a_partition_of_an_offline_directory_is_a_storage_error_until_it_is_deleted(
+def test_a_partition_of_an_offline_directory_fails_until_it_is_deleted(
     world: World,
 ) -> None:
     world.add_topic("old")
@@ -85,7 +85,7 @@ class Epochs:
         return self.in_vain
 
 
-def test_a_log_of_a_later_leader_epoch_asks_for_a_higher_one_once_it_is_led(world: World) -> None:
+def test_a_log_of_a_later_leader_epoch_asks_for_a_higher_one_when_it_leads(world: World) -> None:
     topic_id = world.add_topic("t", leader_epoch=8)
     world.append("t", b"acknowledged")
     epochs = Epochs()

@@ -253,7 +253,7 @@ def test_what_is_on_disk_is_assigned_by_the_first_start_after_the_upgrade(tmp_pa
         broker.append("t", 0)
 
 
-def test_what_may_lie_in_a_missing_directory_at_the_upgrade_is_offline_until_it_is_back(
+def test_after_the_upgrade_a_missing_directory_keeps_replicas_offline(
     tmp_path: Path,
 ) -> None:
     broker = before_the_rule(tmp_path)
@@ -267,7 +267,7 @@ def test_what_may_lie_in_a_missing_directory_at_the_upgrade_is_offline_until_it_
     assert broker.ends("t", 2) == [1, 3]
 
 
-def test_what_fails_during_the_start_after_the_upgrade_is_not_begun_by_a_later_one(
+def test_a_replica_that_failed_at_the_upgrade_is_not_begun_by_later_starts(
     tmp_path: Path,
 ) -> None:
     broker = before_the_rule(tmp_path)

@@ -43,7 +43,7 @@ def files(broker: OneBroker) -> dict[str, bytes]:
     }
 
 
-def test_a_restart_without_the_tier_keeps_tiered_replicas_offline_and_their_files(
+def test_without_the_tier_tiered_replicas_are_offline_and_keep_their_files(
     broker: OneBroker,
 ) -> None:
     broker.served("tides", 2)
@@ -81,7 +81,7 @@ def test_a_new_tiered_replica_is_not_begun_before_the_tier_is_there(broker: OneB
     assert broker.ends("tides", 1) == [0]
 
 
-def test_a_topic_that_is_switched_on_here_goes_offline_at_once_and_stays_so(
+def test_a_topic_switched_to_tiered_goes_offline_at_once_and_stays_so(
     broker: OneBroker,
 ) -> None:
     broker.settings = {"retention_ms": 1_000}
@@ -133,7 +133,7 @@ def test_a_topic_that_is_switched_on_is_validated_and_logged_once(
     assert len(broker.replicas.offline) == (0 if has_tier else 3)
 
 
-def test_a_topic_that_is_switched_on_while_it_is_being_made_keeps_nobody_waiting(
+def test_a_topic_switched_to_tiered_during_creation_blocks_no_request(
     broker: OneBroker,
 ) -> None:
     broker.start(has_tier=False)

@@ -240,7 +240,7 @@ async def test_bad_input_a_known_peer_stays_who_it_is() -> None:
     assert served == ["User:ali"]
 
 
-async def test_strangers_that_say_nothing_give_way_to_the_next_and_are_closed_in_time() -> None:
+async def test_silent_unknown_clients_are_closed_for_newer_ones_and_in_time() -> None:
     async with guarded(unauthenticated_max=3, unauthenticated_ms_max=10_000) as harness:
         friend = await known(harness)
         silent = [await harness.connect() for _ in range(3)]

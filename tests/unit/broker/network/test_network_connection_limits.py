@@ -35,7 +35,7 @@ async def test_connections_of_all_addresses_together_have_a_limit() -> None:
         assert not harness.server._per_ip, "an address without a connection costs nothing"
 
 
-async def test_one_that_cannot_be_looked_at_is_closed_and_others_keep_their_deadlines(
+async def test_a_failing_deadline_check_closes_one_connection_and_no_other(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     check = Connection.check_deadlines

@@ -141,7 +141,7 @@ async def echoes(client: Client) -> bool:
         return False
 
 
-async def test_connections_are_refused_while_descriptors_are_short_and_taken_again_later(
+async def test_connections_are_refused_only_while_descriptors_are_short(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -269,7 +269,7 @@ async def test_who_was_turned_away_gets_the_place_of_the_longest_idle() -> None:
         assert await echoes(await harness.connect())
 
 
-def test_places_are_freed_for_files_by_half_of_the_reserve_and_for_newcomers_one_each() -> None:
+def test_files_get_half_of_the_reserve_and_each_newcomer_one_place() -> None:
     budget = ConnectionBudget(limit=1_000, shared=800)
     assert [budget.connections_to_close(count, 0) for count in (0, 800, 900, 901)] == [0, 0, 0, 101]
     assert [budget.connections_to_close(count, 3) for count in (700, 800, 810)] == [3, 3, 13]
@@ -277,7 +277,7 @@ def test_places_are_freed_for_files_by_half_of_the_reserve_and_for_newcomers_one
     assert [budget.connections_max(count, 500) for count in (600, 810, 2_000)] == [700, 490, 0]
 
 
-def test_partitions_take_the_place_of_idle_connections_and_not_the_whole_reserve() -> None:
+def test_partitions_take_idle_connections_but_not_the_whole_reserve() -> None:
     """Else whoever holds connections open would keep topics from being made."""
     budget = ConnectionBudget(limit=1_000, shared=800)
     assert [budget.for_partitions(count, 0) for count in (600, 800, 900)] == [200, 0, -100]

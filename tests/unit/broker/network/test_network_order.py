@@ -166,7 +166,7 @@ async def test_a_fetch_that_waits_for_news_holds_nothing_up() -> None:
         assert [answers[0], *answers[2:]] == [b"parked", b"b", b"c"]
 
 
-async def test_an_answer_to_an_earlier_batch_does_not_end_the_turn_of_a_later_one() -> None:
+async def test_a_later_batch_still_blocks_when_an_earlier_one_is_answered() -> None:
     served = Served()
     batch, turn = served.gate("batch"), served.gate("turn")
     async with world(served) as harness:

@@ -143,7 +143,7 @@ async def test_an_earlier_one_that_fails_ends_what_is_served_behind_it(
         assert handler.ended == 1
 
 
-async def test_what_comes_after_a_failure_is_not_read_in_the_turn_that_was_waited_for() -> None:
+async def test_frames_after_a_failure_are_not_read_in_a_pending_slice() -> None:
     """Of the large request that was being received only the middle is there."""
     handler = Parked()
     async with serving(handler) as harness:

@@ -207,7 +207,7 @@ class Later(RawHandler):
         return [bytes(body[:3])]
 
 
-async def test_a_request_that_is_served_in_turns_holds_its_memory_until_it_is_answered() -> None:
+async def test_a_request_served_in_slices_holds_its_memory_until_it_is_answered() -> None:
     handler = Later(to_its_end=False)
     async with serving(handler, limits=LIMITS) as harness:
         clients = [await harness.connect(f"127.0.0.{2 + n % 2}") for n in range(6)]

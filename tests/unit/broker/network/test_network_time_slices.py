@@ -129,7 +129,7 @@ async def test_connections_that_ask_for_one_thing_have_turns_as_well() -> None:
         assert max(costly.turns.values()) <= AT_ONCE + 1
 
 
-async def test_connections_of_an_address_are_served_in_the_order_in_which_they_came() -> None:
+async def test_connections_of_an_address_are_served_in_order_of_arrival() -> None:
     costly = Costly()
     async with serving(costly) as harness:
         costly.advance = harness.advance
@@ -179,7 +179,7 @@ class Member:
         self.failed.append(error)
 
 
-def test_a_connection_that_fails_in_its_turn_ends_and_the_others_have_theirs() -> None:
+def test_a_connection_that_fails_in_its_slice_ends_and_others_continue() -> None:
     calls: list[Callable[[], None]] = []
     turns = TimeSlices(ManualClock(), calls.append)
     broken = [Member(turns, address, 1, is_broken=True) for address in ("a", "b")]

@@ -134,7 +134,7 @@ async def test_members_that_wait_for_each_other_are_not_in_each_others_way() -> 
     assert SyncGroupHandler.waits_for_others, "it waits for the leader's"
 
 
-async def test_a_request_that_has_waited_for_long_ends_its_connection_with_one_warning(
+async def test_a_request_that_waits_too_long_ends_its_connection_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     handler = Wide()

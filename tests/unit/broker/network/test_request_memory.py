@@ -77,7 +77,7 @@ class Connection:
         self.has = False
 
 
-def test_a_request_begins_while_anything_is_left_and_may_go_beyond_the_bound_once() -> None:
+def test_a_request_begins_while_memory_is_left_and_may_exceed_the_bound() -> None:
     world = World()
     world.asks("a/1", "b/1", size_bytes=499)
     assert world.memory.used_bytes == 998

@@ -64,7 +64,7 @@ def test_each_slow_request_is_counted_and_of_fast_ones_one_for_sixteen() -> None
     assert found["sum"] == pytest.approx(fast * 0.5 + 10 * 7)
 
 
-def test_the_first_fast_request_is_written_down_then_each_sixteenth_for_all() -> None:
+def test_the_first_fast_request_and_each_sixteenth_are_recorded_for_all() -> None:
     times = RequestTimes(Registry(), "Produce")
     assert times.answered(context(0, 0), 7 * MS) == 1
     stand_for = [times.answered(context(0, 0), MS // 2) for _ in range(33)]

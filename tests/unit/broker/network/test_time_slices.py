@@ -46,7 +46,7 @@ class Connection:
         self.world.clock.advance(self.cost_ms)
 
 
-def test_whoever_comes_while_its_address_waits_stands_in_line_and_after_that_does_not() -> None:
+def test_a_connection_queues_only_while_its_address_waits() -> None:
     world = World()
     first, _ = world.join("a/1", "a/2")
     assert first.account.is_over, "others of its address are before it"
@@ -94,7 +94,7 @@ def test_an_address_that_has_had_its_turn_begins_anew_in_the_next_one() -> None:
     assert (account.is_over, account.used_ns) == (False, 0)
 
 
-def test_an_address_with_connections_in_line_waits_also_when_its_turn_begins_anew() -> None:
+def test_an_address_with_queued_connections_waits_in_its_next_slice_too() -> None:
     """A newcomer of it would else be served before those, each time."""
     world = World()
     world.join(*(f"b/{n}" for n in range(AT_ONCE)), cost_ms=QUEUES_NS // 1_000_000)

@@ -234,7 +234,7 @@ async def test_a_controller_that_refuses_is_asked_again_less_and_less_often() ->
     assert (topic.error_code, waiting.here.served) == (ErrorCode.NONE, 0)
 
 
-async def test_a_change_is_answered_when_the_image_here_has_it_or_some_seconds_later(
+async def test_a_change_is_answered_once_the_image_has_it_or_after_a_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with serving(answers, APIS) as node:

@@ -92,7 +92,7 @@ def test_a_copied_directory_names_both_nodes() -> None:
     assert "node.id=3" in doubts.problem
 
 
-def test_the_id_of_a_voter_is_no_brokers_even_of_one_that_is_silent_or_tells_no_directory() -> None:
+def test_the_id_of_a_voter_is_refused_for_a_broker_even_if_it_is_silent() -> None:
     broker = replace(ME, may_vote=False)
     for key in (RIVAL, ReplicaKey(2, ZERO_UUID), ME.key):
         doubts = after(Doubts(broker, 1000), -1, key=key)

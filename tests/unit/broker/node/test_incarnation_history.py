@@ -206,7 +206,7 @@ def test_no_ordinary_life_is_refused(tmp_path: Path, dirs: int, dedicated: bool,
 
 @several
 @pytest.mark.parametrize("lives", [[REGISTERED], [LIVES_WRITTEN, REGISTERED], [REGISTERED] * 3])
-def test_an_older_copy_of_a_log_directory_is_offline_until_the_newest_is_back(
+def test_an_older_log_directory_is_offline_until_the_newest_is_back(
     tmp_path: Path, dirs: int, dedicated: bool, lives: list[str]
 ) -> None:
     machine = machine_at(tmp_path, dirs, dedicated)
@@ -246,7 +246,7 @@ def test_a_directory_that_was_away_comes_back_as_it_was_or_not_at_all(
 
 @several
 @pytest.mark.parametrize("starts", [1, 2, 5])
-def test_an_older_copy_of_the_metadata_directory_is_refused_however_often_it_is_tried(
+def test_an_older_metadata_directory_is_refused_at_every_start(
     tmp_path: Path, dirs: int, dedicated: bool, starts: int
 ) -> None:
     """Also one start later: no refused start writes anything that makes the copy look newer."""
@@ -265,7 +265,7 @@ def test_an_older_copy_of_the_metadata_directory_is_refused_however_often_it_is_
     assert machine.start() == set()
 
 
-def test_an_older_copy_of_a_dedicated_metadata_directory_is_refused_by_the_only_log_directory(
+def test_an_older_metadata_directory_is_refused_by_the_only_log_directory(
     tmp_path: Path,
 ) -> None:
     machine = machine_at(tmp_path, 1, True)
@@ -276,7 +276,7 @@ def test_an_older_copy_of_a_dedicated_metadata_directory_is_refused_by_the_only_
         machine.start()
 
 
-def test_an_older_copy_of_the_only_log_directory_beside_the_metadata_ends_the_start(
+def test_an_older_copy_of_the_only_log_directory_ends_the_start(
     tmp_path: Path,
 ) -> None:
     """Which of the two is the older one cannot be told, and no other directory works."""
@@ -409,7 +409,7 @@ def test_only_what_came_before_the_present_life_goes(
 
 
 @pytest.mark.parametrize("downgraded", [True, False])
-def test_a_directory_that_missed_the_first_start_after_a_downgrade_may_have_stale_sidecars(
+def test_a_directory_absent_after_a_downgrade_may_have_stale_sidecars(
     downgraded: bool,
 ) -> None:
     """Apache Kafka wrote its files, and the start that would have renewed them went without."""

@@ -188,7 +188,7 @@ async def test_a_life_begins_leads_and_ends_two_leader_epochs_later(
 
 
 @pytest.mark.parametrize("is_missing_some", [False, True])
-async def test_a_registration_settles_replicas_of_before_the_rule_in_one_decision(
+async def test_a_registration_settles_older_replicas_in_one_decision(
     channel: str, tmp_path: Path, *, is_missing_some: bool
 ) -> None:
     async with served(channel, tmp_path) as controller, asyncio.timeout(20):
@@ -247,7 +247,7 @@ async def test_directories_of_new_replicas_are_noted_or_said_to_be_not(
         await life.close()
 
 
-async def test_a_directory_that_fails_takes_the_leaders_of_its_partitions_at_once(
+async def test_a_failed_directory_moves_the_leaders_of_its_partitions_at_once(
     channel: str, tmp_path: Path
 ) -> None:
     async with served(channel, tmp_path) as controller, asyncio.timeout(20):

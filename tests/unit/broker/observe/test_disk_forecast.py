@@ -132,7 +132,7 @@ def pass_time(
         fill()
 
 
-def test_beside_retention_the_last_hour_says_whether_a_disk_is_full_within_a_day() -> None:
+def test_with_retention_the_last_hour_predicts_a_disk_full_within_a_day() -> None:
     a, clock = Path("/a"), ManualClock()
     free = {a: 36 * GB * (WARNED_HOURS_MAX + 2)}
 
@@ -149,7 +149,7 @@ def test_beside_retention_the_last_hour_says_whether_a_disk_is_full_within_a_day
     assert watch.problems() != []
 
 
-def test_a_disk_that_fills_between_two_segments_that_retention_ends_is_well() -> None:
+def test_a_disk_that_fills_between_retention_deletions_gives_no_warning() -> None:
     """By the last ten minutes it would be full within hours."""
     a, clock = Path("/a"), ManualClock()
     free = {a: 40 * GB}

@@ -43,7 +43,7 @@ def test_a_tier_that_its_registration_lacks_is_told(
     assert all("do not say that this broker has a remote tier" in line for line in lines)
 
 
-async def test_removals_are_noted_of_lives_before_of_the_start_and_of_what_follows(
+async def test_removals_before_at_and_after_the_start_are_all_noted(
     tmp_path: Path,
 ) -> None:
     def opened() -> RemovedTopicsFile:

@@ -88,7 +88,7 @@ def admin(tmp_path: Path) -> Admin:
     return made
 
 
-async def test_metadata_name_this_broker_alone_at_the_address_of_the_tiers_listener(
+async def test_metadata_of_the_tiers_listener_name_only_this_broker(
     admin: Admin,
 ) -> None:
     async with listening(admin.cluster) as settings:

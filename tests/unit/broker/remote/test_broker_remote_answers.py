@@ -354,7 +354,7 @@ def fetched(followers: Followers, replica: int, *, log_start: int) -> None:
     followers.fetched(replica, broker_epoch=10, offset=10, log_start_offset=log_start)
 
 
-async def test_a_raised_log_start_is_answered_though_followers_have_not_checkpointed_it(
+async def test_a_raised_log_start_is_answered_before_followers_checkpoint_it(
     tmp_path: Path,
 ) -> None:
     """A thread of the tier waits for the answer; the next description says what followers have."""
@@ -390,7 +390,7 @@ async def test_a_description_says_which_log_start_followers_have(tmp_path: Path)
     assert found == [(LONG_MAX, -1), (0, 0), (5, 7), (LONG_MAX, -1)]
 
 
-async def test_of_a_followed_partition_it_is_described_what_is_here_and_taken_what_is_copied(
+async def test_a_followed_partition_answers_descriptions_and_refuses_changes(
     tmp_path: Path,
 ) -> None:
     tier = Tier(tmp_path)

@@ -190,7 +190,7 @@ async def test_read_committed_from_a_window_adds_what_the_local_log_knows() -> N
     assert ask(bench, 16, read_committed=True).result().aborted_transactions == [(9, 16), (7, 3)]
 
 
-async def test_the_local_log_is_asked_once_for_a_window_without_aborted_transactions() -> None:
+async def test_a_window_without_aborted_transactions_asks_the_local_log_once() -> None:
     bench = Bench()
     log = bench.hosted.log
     log.local_log_start_offset = 40

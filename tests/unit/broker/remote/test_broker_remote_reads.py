@@ -66,7 +66,7 @@ async def test_regions_come_back_and_are_released_when_nobody_holds_them() -> No
 
 
 @pytest.mark.parametrize("change", [{"leader_epoch": 3}, {"topic_id": b"U" * 16}, {"partition": 1}])
-async def test_an_answer_for_another_id_or_an_older_epoch_is_dropped_and_released(
+async def test_an_answer_for_another_id_or_epoch_is_dropped_and_released(
     change: dict[str, Any],
 ) -> None:
     bench = Bench()
@@ -80,7 +80,7 @@ async def test_an_answer_for_another_id_or_an_older_epoch_is_dropped_and_release
     assert bench.tier.told == [Released([77])]
 
 
-async def test_an_answer_that_comes_under_a_later_leader_epoch_is_dropped_and_released() -> None:
+async def test_an_answer_under_a_later_leader_epoch_is_dropped_and_released() -> None:
     """The chain may be another since the tier was asked: those bytes may be off it."""
 
     bench = Bench()
@@ -140,7 +140,7 @@ async def test_read_committed_adds_what_the_local_log_knows() -> None:
     assert (await future).aborted_transactions == [(7, 3), (9, 10)]
 
 
-async def test_read_committed_asks_again_where_segments_left_the_local_log_meanwhile() -> None:
+async def test_read_committed_asks_again_if_segments_left_the_local_log() -> None:
     bench = Bench()
     future = bench.read(10, read_committed=True)
     bench.hosted.log.local_log_start_offset = 60  # a marker may be in neither list
@@ -311,7 +311,7 @@ def test_all_of_a_topic_goes_with_it_and_a_late_answer_brings_nothing_back() -> 
     assert samples("others")
 
 
-def test_state_that_followers_build_is_counted_as_kafka_names_it_and_goes_with_its_topic() -> None:
+def test_metrics_of_auxiliary_state_have_kafka_names_and_go_with_the_topic() -> None:
     registry = Registry()
     metrics, hosted = RemoteStateMetrics(registry), TopicMetrics(registry)
 

@@ -166,7 +166,7 @@ async def test_a_first_start_that_fails_ends_the_start_of_the_broker(tmp_path: P
     await bench.supervisor.stop()
 
 
-async def test_no_tier_starts_beside_one_that_is_not_gone_although_its_lock_file_was_removed(
+async def test_no_tier_starts_while_another_runs_even_without_its_lock_file(
     tmp_path: Path,
 ) -> None:
     bench = Bench(tmp_path)

@@ -413,7 +413,7 @@ async def test_a_tier_is_not_killed_for_a_time_in_which_the_broker_stood_still(
     await supervisor.stop()
 
 
-async def test_a_tier_that_lacks_a_processor_is_not_killed_as_soon_as_one_that_hangs(
+async def test_a_tier_short_of_cpu_is_killed_later_than_one_that_hangs(
     tmp_path: Path,
 ) -> None:
     tier, ups = FakeTier(), list[int]()
@@ -431,7 +431,7 @@ async def test_a_tier_that_lacks_a_processor_is_not_killed_as_soon_as_one_that_h
     await supervisor.stop()
 
 
-async def test_a_tier_that_lives_on_after_its_link_ended_is_killed_before_the_next_starts(
+async def test_a_tier_that_outlives_its_link_is_killed_before_the_next_starts(
     tmp_path: Path,
 ) -> None:
     """Its lock is free only when it is gone."""
@@ -449,7 +449,7 @@ async def test_a_tier_that_lives_on_after_its_link_ended_is_killed_before_the_ne
 
 
 @pytest.mark.parametrize("step", [Configure, Connect])
-async def test_settings_that_change_while_a_tier_starts_are_its_own_when_it_is_up(
+async def test_settings_changed_while_a_tier_starts_apply_once_it_is_up(
     tmp_path: Path, step: type
 ) -> None:
     tier, ups = FakeTier(), list[int]()

@@ -638,7 +638,7 @@ def test_a_consumer_is_sent_to_nobody_outside_its_rack_or_the_isr() -> None:
     assert leading().nearest(frozenset((2, 3)), 0) is None  # none has fetched yet
 
 
-def test_of_equal_followers_the_nearest_was_caught_up_last_then_has_the_lowest_id() -> None:
+def test_the_nearest_follower_is_the_most_caught_up_then_the_lowest_id() -> None:
     held = leading()
     fetch(held, 2, 100, at_ms=5)
     fetch(held, 3, 100, at_ms=6)

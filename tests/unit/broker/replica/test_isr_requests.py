@@ -147,7 +147,7 @@ async def test_an_error_for_what_is_still_proposed_is_counted_as_a_failed_update
     await asking.requests.stop()
 
 
-async def test_a_proposal_that_ends_the_leadership_counts_until_the_image_says_so(
+async def test_a_proposal_that_ends_leadership_counts_until_the_image_changes(
     tmp_path: Path,
 ) -> None:
     """It completed a reassignment: the next leader may lack what the ISR of before has."""

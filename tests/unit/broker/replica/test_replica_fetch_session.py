@@ -127,7 +127,7 @@ def test_partitions_that_brought_data_go_to_the_end() -> None:
     assert [p.topic for p in second.partitions] == ["b", "c", "a"]
 
 
-def test_a_partition_with_more_to_read_is_looked_at_again_and_others_are_not() -> None:
+def test_only_a_partition_with_more_to_read_is_looked_at_again() -> None:
     sessions = cache()
     first = begin(sessions, 0, 0, ask("a"), ask("b"))
     for epoch, at_end, expected in ((1, "b", ["a"]), (2, "ab", [])):

@@ -47,7 +47,7 @@ async def test_a_producer_hears_of_what_is_on_the_disk(tmp_path: Path, acks: int
     assert (log.high_watermark, log.recovery_point) == (1, 1)
 
 
-async def test_below_the_interval_nobody_waits_and_what_comes_during_it_goes_with_it(
+async def test_below_the_interval_no_append_waits_and_later_ones_join_the_flush(
     tmp_path: Path,
 ) -> None:
     world, pool = flushing(tmp_path, 3)

@@ -158,7 +158,7 @@ def test_a_log_of_another_topic_of_that_name_is_not_served(broker: OneBroker) ->
     assert "of a removed topic" in broker.replicas.offline[TopicPartition("t", 0)]
 
 
-def test_many_partitions_cost_few_syncs_of_their_directories_and_checkpoints(
+def test_many_partitions_cost_few_syncs_of_directories_and_checkpoints(
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: Counter[Path] = Counter()

@@ -104,7 +104,7 @@ async def test_findings_that_come_one_by_one_are_collected_before_they_are_sent(
     assert list(scene.sent[-1]) == [late], "after a pause without findings it goes at once"
 
 
-async def test_very_many_partitions_are_asked_for_a_part_at_a_time_in_their_order(
+async def test_many_partitions_are_asked_for_in_bounded_requests_in_order(
     scene: Scene,
 ) -> None:
     many = [ReplicaId(b"t" * 16, index) for index in range(2 * PARTITIONS_MAX + 1)]
@@ -124,7 +124,7 @@ async def test_very_many_partitions_are_asked_for_a_part_at_a_time_in_their_orde
     assert [replica for each in scene.sent for replica in each] == many
 
 
-async def test_asked_again_while_the_answer_is_out_and_after_it_nothing_more_is_sent_at_once(
+async def test_a_repeated_question_sends_one_request_and_then_pauses(
     scene: Scene,
 ) -> None:
     for _ in range(3):
@@ -139,7 +139,7 @@ async def test_asked_again_while_the_answer_is_out_and_after_it_nothing_more_is_
         assert len(scene.sent) == sent
 
 
-async def test_a_question_without_an_answer_is_asked_again_by_itself_and_less_and_less_often(
+async def test_an_unanswered_request_is_repeated_with_growing_pauses(
     scene: Scene,
 ) -> None:
     scene.ask()
@@ -187,7 +187,7 @@ async def test_a_question_that_fails_for_any_reason_is_asked_again(scene: Scene)
     assert len(scene.sent) == 2
 
 
-async def test_what_the_controller_refuses_is_not_asked_again_and_its_reason_is_told(
+async def test_a_refused_request_is_not_repeated_and_its_reason_is_reported(
     scene: Scene,
 ) -> None:
     scene.ask(used=2**31 - 1)

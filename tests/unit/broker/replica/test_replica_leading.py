@@ -174,7 +174,7 @@ async def test_a_new_leader_counts_its_own_records_as_far_as_they_are_flushed(
     assert cluster.partition.high_watermark == 2
 
 
-async def test_a_parked_follower_is_woken_by_an_append_and_a_consumer_by_the_commit(
+async def test_an_append_wakes_a_parked_follower_and_the_commit_a_consumer(
     world: World,
 ) -> None:
     cluster = Cluster(world, isr=(1, 2))
@@ -564,7 +564,7 @@ async def test_what_the_controller_commits_is_the_isr_when_the_image_says_so(wor
     assert cluster.partition.log.recovery_point == 1, "flushed before it was asked for"
 
 
-async def test_only_a_partition_that_is_flushed_is_asked_for_and_only_its_last_proposal(
+async def test_only_the_last_proposal_of_a_flushed_partition_is_sent(
     world: World,
 ) -> None:
     cluster, controller, pool = (

@@ -107,7 +107,7 @@ def test_nothing_goes_by_an_image_that_lacks_the_change(broker: OneBroker) -> No
     broker.append("t")
 
 
-def test_a_replica_that_comes_back_begins_anew_and_is_noted_before_it_is_served(
+def test_a_returning_replica_begins_empty_and_is_noted_before_it_serves(
     broker: OneBroker,
 ) -> None:
     broker.served("t")

@@ -119,7 +119,7 @@ def test_records_within_or_above_the_leaders_range_are_never_dropped_whole(
 @pytest.mark.parametrize(
     ("asked", "base"), [(3, None), (4, 3), (5, 3), (6, None), (9, None), (2, None)]
 )
-def test_only_a_batch_that_reaches_over_the_asked_offset_begins_a_log_below_it(
+def test_a_log_begins_below_only_by_a_batch_across_the_asked_offset(
     asked: int, base: int | None
 ) -> None:
     """A leader that sends what is wholly below is wrong, and is not followed there."""

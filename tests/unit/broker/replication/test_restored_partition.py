@@ -112,7 +112,7 @@ def sent(partition: Partition, sequence: int, count: int = 5) -> tuple[bool, int
     return info.is_duplicate, info.first_offset
 
 
-async def test_it_begins_at_the_segments_end_and_takes_records_above_all_that_was_given(
+async def test_a_restored_log_begins_at_the_segments_end_above_all_given_offsets(
     tmp_path: Path,
 ) -> None:
     async with lost(tmp_path) as one:
@@ -129,7 +129,7 @@ async def test_it_begins_at_the_segments_end_and_takes_records_above_all_that_wa
         assert partition.log.unvalidated_end == 5_010, "not 0: it would be lost for ever"
 
 
-async def test_nothing_is_taken_before_it_is_validated_and_producers_continue_then(
+async def test_a_restored_log_takes_batches_of_producers_only_once_validated(
     tmp_path: Path,
 ) -> None:
     async with lost(tmp_path) as one:

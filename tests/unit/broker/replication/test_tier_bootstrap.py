@@ -467,7 +467,7 @@ async def test_a_log_that_would_be_cut_below_its_local_start_is_built_anew(
         assert partition.append(made, now_ms=NOW_MS).is_duplicate
 
 
-async def test_a_leader_that_has_all_locally_gives_all_to_a_log_that_would_be_cut_below(
+async def test_a_leader_that_is_wholly_local_sends_all_to_a_diverged_follower(
     tmp_path: Path,
 ) -> None:
     async with following(tmp_path) as pair:

@@ -161,7 +161,7 @@ def test_a_client_hears_of_no_error_that_it_does_not_know(admin: Admin, version:
     assert admin.node.image.topics_by_name == {}
 
 
-async def test_topics_that_are_decided_in_time_are_created_however_slow_the_disk_is(
+async def test_topics_decided_in_time_are_created_even_if_the_disk_is_slow(
     admin: Admin, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -420,7 +420,7 @@ def test_an_id_that_exists_is_not_forgotten(admin: Admin) -> None:
     assert admin.node.image.removed_tiered_topics == {}
 
 
-def test_a_broker_makes_guarded_topics_in_its_own_process_and_clients_do_not(admin: Admin) -> None:
+def test_a_broker_creates_guarded_topics_itself_and_clients_cannot(admin: Admin) -> None:
     name = "__remote_log_metadata"
     assert admin.create(name)[0].error_code == ErrorCode.POLICY_VIOLATION
     assert asyncio.run(admin.own_topics.create([TopicSpec(name, 1, 1)])) == {}

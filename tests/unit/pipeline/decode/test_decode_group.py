@@ -150,7 +150,7 @@ def test_damage_names_object_position_offset_and_reason() -> None:
     assert "of orders-3 is damaged: its CRC-32C is 0x" in said
 
 
-def test_damage_under_a_right_checksum_is_told_in_the_words_of_the_exact_decoder() -> None:
+def test_damage_under_a_right_checksum_is_reported_as_by_the_exact_decoder() -> None:
     good, bad = batch_of(4), bytearray(batch_of(4, 4))
     bad[61] += 2  # the first record's length
     write_crc(bad, 0, len(bad))

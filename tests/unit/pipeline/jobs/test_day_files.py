@@ -133,7 +133,7 @@ def test_whatever_the_limits_every_row_is_in_one_file(seed: int) -> None:
     assert place.open_max <= limits.open_files
 
 
-def test_days_that_alternate_have_one_file_each_while_their_rows_fit_in_memory() -> None:
+def test_alternating_days_have_one_file_each_while_rows_fit_in_memory() -> None:
     place = CountingPlace()
     files = DayFiles(place, NAMES, 3)
     for number in range(20):

@@ -315,7 +315,7 @@ def test_offsets_that_vanish_while_tasks_run_are_counted(bucket: Bucket, target:
 
 
 @pytest.mark.parametrize("begin", [1, 2])
-def test_offsets_that_were_deleted_count_once_though_the_plan_is_made_again(
+def test_deleted_offsets_count_once_although_the_plan_is_made_again(
     bucket: Bucket, target: Path, begin: int
 ) -> None:
     """Runs take partition 0, then 1; before one of them another export commits something."""

@@ -189,7 +189,7 @@ def test_a_lost_answer_is_no_second_commit() -> None:
     assert len(place.names(LOG)) == 2
 
 
-def test_a_file_that_cannot_be_moved_is_an_error_until_the_next_run_moves_it() -> None:
+def test_a_file_that_cannot_be_moved_fails_until_the_next_run_moves_it() -> None:
     class Full(MemoryPlace):
         def move(self, source: str, target: str) -> None:
             raise OSError(28, f"no space for {target} from {source}")

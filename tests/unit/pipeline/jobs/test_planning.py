@@ -116,7 +116,7 @@ def test_each_step_knows_the_epoch_of_its_last_record() -> None:
     assert [one.epoch for one in clipped] == [4]
 
 
-def test_a_commit_forgets_the_epoch_of_an_offset_that_is_not_the_last_any_more() -> None:
+def test_a_commit_forgets_the_epoch_of_an_offset_that_is_no_longer_last() -> None:
     identity = Identity("orders", "", "", "")
     held = Committed(identity, {0: 10, 1: 3}, {0: 1, 1: 2})
     home = TopicIdPartition(b"t" * 16, 0, "orders")
@@ -126,13 +126,13 @@ def test_a_commit_forgets_the_epoch_of_an_offset_that_is_not_the_last_any_more()
     assert after(held, [first, last]) == Committed(identity, {0: 13, 1: 3}, {0: 4, 1: 2})
 
 
-def test_a_log_with_another_epoch_at_the_last_exported_record_is_another_log() -> None:
+def test_another_epoch_at_the_last_exported_record_means_another_log() -> None:
     check_lineage("orders", {0: 10, 1: 5}, {0: 3, 1: 2}, {0: 3, 1: None})
     with pytest.raises(DataLossError, match=r"orders-1: exported up to offset 5, .* epoch 4 now"):
         check_lineage("orders", {0: 10, 1: 5}, {0: 3, 1: 2}, {0: 3, 1: 4})
 
 
-def test_offsets_are_only_on_the_brokers_where_no_tier_and_no_export_has_them() -> None:
+def test_offsets_without_tier_or_export_are_only_on_the_brokers() -> None:
     bounds = {0: Bounds(0, 10, 25), 1: Bounds(0, 10, 25), 2: Bounds(0, 9, 9), 3: Bounds(0, 5, None)}
     exported_with_its_tail = {1: 20}
     assert only_brokers(exported_with_its_tail, bounds) == {0: 15, 1: 5}

@@ -66,7 +66,7 @@ class SourceSpark:
         return [SimpleNamespace(**row) for one in self._batches for row in one.to_pylist()]
 
 
-def test_a_row_that_is_missing_and_one_that_is_changed_are_told_by_partition(
+def test_missing_and_changed_rows_are_reported_by_partition(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     consumed = [*rows(0, 0, 1, 2), *rows(1, 0, 1, 2), *rows(2, 0, 1, 2), *rows(3, 0)]

@@ -71,7 +71,7 @@ def pieces(plan: Plan) -> list[Piece]:
     return [piece for split in plan.splits for piece in split.pieces]
 
 
-def test_brokers_serve_a_stretch_from_the_first_offset_of_what_is_open_at_its_end() -> None:
+def test_a_stretch_with_an_open_transaction_is_read_from_the_brokers() -> None:
     runs = [run(0, 9), run(10, 19), run(30, 39)]
     tiers = Tiers(HOME, runs, 0, 25, {20: 12, 40: 40})
     found = pieces_of(tiers, OffsetRange(0, 45))
@@ -227,7 +227,7 @@ def test_the_cuts_of_a_segment_with_many_aborted_transactions_stay_small() -> No
     assert len({id(one.pieces[0].aborted) for one in plan.splits}) == 1  # type: ignore[union-attr]
 
 
-def test_what_an_estimate_leaves_for_the_tail_goes_to_its_pieces_by_offsets() -> None:
+def test_the_estimate_left_for_the_tail_is_split_by_offsets() -> None:
     remote = RemotePiece(segment(0, 9), 0, 9, 0, 1_000)
     one = Split(AT, (remote, TailPiece(HOME, 10, 19)), 5_000)
     two = Split(AT, (remote, TailPiece(HOME, 10, 14), TailPiece(HOME, 20, 34)), 5_000)

@@ -62,5 +62,5 @@ def test_a_batch_waits_for_its_least_size_but_not_for_ever(
     assert waits(rates, available, since_last_ms) is expected
 
 
-def test_a_partition_that_went_back_takes_nothing_from_the_backlog_of_others() -> None:
+def test_a_partition_that_went_back_does_not_reduce_the_backlog() -> None:
     assert backlog({P[0]: 10, P[1]: 0}, {P[0]: 5, P[1]: 7, P[2]: 90}) == 7

@@ -49,7 +49,7 @@ def test_a_stream_from_the_earliest_offsets_takes_what_is_there() -> None:
     assert told.log.planned == {A0: OffsetRange(0, 100), A1: OffsetRange(0, 300)}
 
 
-def test_the_first_batch_from_the_latest_offsets_is_empty_and_keeps_the_start() -> None:
+def test_the_first_batch_from_latest_is_empty_and_keeps_the_start() -> None:
     told = Told(a_log())
     start = told.stream.initial()
     told.log.held[A0] = (0, 110)
@@ -87,7 +87,7 @@ def test_a_killed_first_batch_reads_partitions_with_a_named_start_again() -> Non
 @pytest.mark.parametrize("start_at", ["earliest", "latest"])
 @pytest.mark.parametrize("limited", [True, False])
 @pytest.mark.parametrize("shown", [True, False])
-def test_a_killed_first_batch_leaves_partitions_that_came_since_to_the_next(
+def test_after_a_killed_first_batch_new_partitions_come_in_the_next(
     start_at: str, limited: bool, shown: bool
 ) -> None:
     told = Told(a_log(), startingOffsets=start_at)

@@ -133,7 +133,7 @@ def test_a_copy_that_goes_is_missed_after_a_while(bucket: Bucket) -> None:
         assert log.latest([ORDERS]) == {ORDERS: 18}
 
 
-def test_a_segment_that_was_copied_while_the_log_began_within_it_is_read_from_there(
+def test_a_segment_copied_with_a_log_start_in_it_is_read_from_there(
     tmp_path: Path,
 ) -> None:
     """Its leader epochs begin at that log start: below it nothing is known."""
@@ -161,7 +161,7 @@ def test_a_newer_leader_that_reaches_less_far_is_the_one_that_counts(bucket: Buc
         assert log.latest([ORDERS]) == {ORDERS: 15}
 
 
-def test_the_furthest_copy_is_that_of_the_newest_epoch_and_then_of_the_highest_end() -> None:
+def test_the_furthest_copy_is_of_the_newest_epoch_then_the_highest_end() -> None:
     old, short = copy(0, 99, (1, 0), number=9), copy(0, 9, (1, 0), (2, 5), number=8)
     far, again = copy(10, 19, (2, 10), number=1), copy(12, 19, (2, 12), number=2)
     assert furthest([old, short, far, again]) is again

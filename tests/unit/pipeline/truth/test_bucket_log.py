@@ -79,7 +79,7 @@ def test_topics_and_ranges_are_found_without_brokers(bucket: Bucket) -> None:
             log.partitions(["order"])
 
 
-def test_a_topic_whose_name_is_cut_in_its_folder_is_found_by_its_whole_name(
+def test_a_topic_with_a_truncated_folder_name_is_found_by_its_full_name(
     bucket: Bucket,
 ) -> None:
     names = ["x" * 248 + end for end in "ab"]
@@ -129,7 +129,7 @@ def test_a_store_that_cannot_be_listed_is_one_line_with_the_host(
     assert f"cannot be used from host {socket.gethostname()}: access denied" in str(refused.value)
 
 
-def test_what_is_copied_later_is_seen_after_a_while_and_only_its_manifest_is_read(
+def test_later_copies_are_seen_after_a_while_by_their_manifest_only(
     bucket: Bucket, tmp_path: Path
 ) -> None:
     clock = ManualClock()

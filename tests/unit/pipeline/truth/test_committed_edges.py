@@ -118,7 +118,7 @@ def test_the_lowest_open_transaction_at_the_end_counts(
     assert opens(store, *whole(segment(0, 9), segment(10, 19))) == open_from
 
 
-def test_the_snapshot_of_a_segment_that_is_left_before_its_end_says_nothing() -> None:
+def test_the_snapshot_of_a_partly_used_segment_is_ignored() -> None:
     """Its end is of another lineage; an earlier segment says what was open at its own."""
     cut = LiveRun(10, 14, segment(10, 19))
     first = whole(segment(0, 9))
@@ -150,7 +150,7 @@ def test_only_stretches_that_hold_a_wanted_offset_are_looked_at(
     assert set(found(store, runs, wanted).undecided) == ends
 
 
-def test_markers_from_the_segment_on_that_holds_the_first_wanted_offset_count() -> None:
+def test_markers_count_from_the_segment_of_the_first_wanted_offset_on() -> None:
     one, two = AbortedTransaction(1, 2, 9, 10), AbortedTransaction(2, 11, 16, 17)
     store = SaidIndexes(aborted={0: (one,), 10: (two,)})
     runs = whole(segment(0, 9), segment(10, 19))
@@ -188,7 +188,7 @@ def test_an_index_that_is_known_to_be_empty_is_not_asked_for() -> None:
     assert [at for kind, at in store.asked if kind is IndexType.TRANSACTION] == [10]
 
 
-def test_a_segment_without_a_transaction_index_aborts_nothing_if_it_is_there() -> None:
+def test_an_existing_segment_without_a_transaction_index_aborts_nothing() -> None:
     runs = whole(segment(0, 9), segment(10, 19))
     assert found(SaidIndexes(), runs, OffsetRange(0, 20)) == Transactions()
     with pytest.raises(DataLossError, match=r"segment of offsets 0 to 9: its .* not in the store"):

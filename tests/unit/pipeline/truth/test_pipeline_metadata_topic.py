@@ -191,7 +191,7 @@ def test_each_fetch_has_a_deadline_of_its_own() -> None:
     assert max(fetches) <= 2  # the next one is on its way while an answer is validated
 
 
-def test_a_fetch_that_fails_while_the_answer_before_is_validated_is_made_again() -> None:
+def test_a_fetch_that_fails_while_the_last_answer_is_read_is_repeated() -> None:
     broker = MetadataBroker()
     for number in range(6):
         copy(broker, ONE, number)

@@ -92,7 +92,7 @@ def test_after_a_probe_that_worked_all_continue_at_once(world: World) -> None:
     assert world.held.count == 1, "the one that failed comes again by its own pauses"
 
 
-def test_they_continue_at_once_also_where_another_than_the_probe_has_worked(world: World) -> None:
+def test_they_continue_at_once_when_a_call_that_is_no_probe_works(world: World) -> None:
     """A call that had begun before: no probe is due for a while."""
     world.waits(1, 2)
     world.held.gate.worked()

@@ -111,7 +111,7 @@ def test_failed_probes_are_counted_until_a_success(closed: StoreGate) -> None:
     assert closed.failed_probes == 0
 
 
-def test_a_call_that_hangs_is_of_one_partition_alone_until_another_ones_does() -> None:
+def test_hanging_calls_of_one_partition_keep_the_gate_open_until_another() -> None:
     gate, hangs = StoreGate(), CallHangsError("a call of the plugin hangs")
     for _ in range(3):
         gate.failed(A, hangs)

@@ -82,7 +82,7 @@ def test_nothing_is_put_before_the_start_of_its_copy_is_read_back(pair: Pair) ->
 
 
 @pytest.mark.parametrize("fail", [refuse, never_say])
-def test_nothing_is_deleted_whose_start_of_deletion_is_refused_or_never_read_back(
+def test_nothing_is_deleted_before_its_deletion_start_is_read_back(
     pair: Pair, fail: Callable[[], None]
 ) -> None:
     """The owner after this one may continue serving the segment."""
@@ -120,7 +120,7 @@ def owned_under(pair: Pair) -> list[Fence]:
 
 
 @pytest.mark.parametrize("lands", [False, True])
-def test_after_a_write_of_unknown_outcome_the_next_barrier_is_of_a_higher_incarnation(
+def test_after_a_write_of_unknown_outcome_the_next_incarnation_is_higher(
     pair: Pair, lands: bool
 ) -> None:
     """Else the write may land behind the barrier, and be taken."""
@@ -136,7 +136,7 @@ def test_after_a_write_of_unknown_outcome_the_next_barrier_is_of_a_higher_incarn
 
 
 @pytest.mark.parametrize("lands", [False, True])
-def test_after_a_barrier_of_unknown_outcome_the_next_one_is_of_a_higher_incarnation(
+def test_after_a_barrier_of_unknown_outcome_the_incarnation_is_higher(
     pair: Pair, lands: bool
 ) -> None:
     fences = owned_under(pair)
@@ -149,7 +149,7 @@ def test_after_a_barrier_of_unknown_outcome_the_next_one_is_of_a_higher_incarnat
     assert pair.log.copied == 59
 
 
-def test_after_a_write_that_was_never_read_back_the_next_barrier_is_of_a_higher_incarnation(
+def test_after_a_write_never_read_back_the_next_incarnation_is_higher(
     pair: Pair,
 ) -> None:
     before = pair.metadata.log[-1][0].stamp.fence

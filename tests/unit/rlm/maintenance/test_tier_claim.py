@@ -116,7 +116,7 @@ def test_an_older_copy_stays_unhealthy_at_every_start(root: Path) -> None:
         assert "older copy" in unhealthy(pair)[0]
 
 
-def test_an_older_copy_that_first_starts_without_the_store_is_unhealthy_once_it_answers(
+def test_an_older_copy_is_unhealthy_once_its_absent_store_answers(
     root: Path,
 ) -> None:
     copy = older_copy(root)
@@ -162,7 +162,7 @@ def test_an_outage_is_logged_once_and_its_end(root: Path, caplog: pytest.LogCapt
     assert logged() == [("ERROR", False)], "a claim that is held is not taken again"
 
 
-def test_a_store_that_does_not_answer_is_waited_for_no_longer_than_a_deadline(root: Path) -> None:
+def test_a_silent_store_is_awaited_no_longer_than_a_deadline(root: Path) -> None:
     pair = Pair(root, kind=ClaimStorage)
     pair.log.fill(3, records=20)
     pair.workers.held.add("rlm-expiration")

@@ -78,7 +78,7 @@ def test_a_claim_between_two_noted_numbers_is_not_of_these_files() -> None:
     assert [found for found in range(10) if validate(found, known)] == [3, 4, 6, 8, 9]
 
 
-def test_what_the_store_may_hold_is_what_was_found_and_all_that_was_noted_since() -> None:
+def test_the_store_may_hold_the_found_claim_and_all_noted_since() -> None:
     known = Counter(9, 7, (2, 5))
     assert known.noted(20, 2) == Counter(20, 20, (2, 5, 7)), "neither has come about yet"
     assert known.noted(20, 5) == Counter(20, 20, (5, 7))

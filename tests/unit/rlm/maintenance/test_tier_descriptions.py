@@ -110,7 +110,7 @@ def test_more_segments_than_a_description_names_are_all_copied_and_counted(pair:
     assert pair.log.copied == 20
 
 
-def test_where_less_is_copied_than_was_reported_the_description_is_asked_for_again(
+def test_if_less_is_copied_than_reported_a_new_description_is_asked_for(
     pair: Pair,
 ) -> None:
     pair.log.fill(4)

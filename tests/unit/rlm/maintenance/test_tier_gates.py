@@ -221,7 +221,7 @@ def test_a_later_claim_that_a_hung_call_finds_counts(root: Path) -> None:
     assert not pair.tier.calls.may_write
 
 
-def test_a_hung_claim_that_comes_through_after_all_is_not_renewed_beside_the_next(
+def test_a_hung_claim_that_returns_is_not_renewed_beside_the_next(
     root: Path,
 ) -> None:
     pair = start(root, call_max_ms=1_000)
@@ -237,7 +237,7 @@ def test_a_hung_claim_that_comes_through_after_all_is_not_renewed_beside_the_nex
     assert [what for what, _ in claims(pair)[before:]] == ["read", "write"] * 3
 
 
-def test_a_renewal_that_the_store_did_not_answer_is_made_up_for_by_the_next(root: Path) -> None:
+def test_a_missed_renewal_is_made_up_for_by_the_next(root: Path) -> None:
     pair = start(root)
     pair.storage.down = True
     passes(pair, INTERVAL_MS)
@@ -249,7 +249,7 @@ def test_a_renewal_that_the_store_did_not_answer_is_made_up_for_by_the_next(root
 
 
 @pytest.mark.parametrize("is_told_first", [False, True])
-def test_a_claim_taken_beside_a_hung_call_that_finds_a_later_one_opens_nothing(
+def test_a_hung_call_that_finds_a_later_claim_opens_nothing(
     root: Path, is_told_first: bool
 ) -> None:
     pair = Pair(root, kind=ClaimStorage, store=root.parent / "store", call_max_ms=1_000)

@@ -58,7 +58,7 @@ def test_a_number_that_cannot_be_fsynced_is_not_given_out(tmp_path: Path, operat
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_numbers_never_repeat_over_power_cuts_with_a_clock_that_stands_still(
+def test_numbers_never_repeat_after_power_cuts_with_a_stopped_clock(
     tmp_path: Path, seed: int
 ) -> None:
     rng, taken = SeededRng(seed), list[int]()
@@ -154,7 +154,7 @@ def test_partitions_wait_for_a_durable_incarnation_and_share_it(tmp_path: Path) 
     assert not pair.metadata.is_ready(PARTITION._replace(partition=1)), "it went meanwhile"
 
 
-def test_of_many_unhealthy_partitions_the_first_are_named_and_the_others_counted(
+def test_the_first_unhealthy_partitions_are_named_and_the_rest_counted(
     tmp_path: Path,
 ) -> None:
     disk = FaultyDisk()

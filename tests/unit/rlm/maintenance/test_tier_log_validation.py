@@ -39,7 +39,7 @@ def loss_of(verdict: object) -> Loss:
     return verdict.loss
 
 
-def test_h1_a_log_start_of_a_lineage_that_was_given_up_counts_to_where_that_ended() -> None:
+def test_h1_a_log_start_of_an_ended_lineage_counts_up_to_its_end() -> None:
     """Epoch 1 raised its log start to 2; epoch 2 was elected uncleanly and begins at 1."""
     mine = log(end=3, chain=((1, 0), (2, 1), (3, 3)), leader_epoch=3)
     assert validate_log(mine, history(log_starts={1: 2}, unclean=2)) == Validated(1)
@@ -107,7 +107,7 @@ def test_a_lineage_that_has_settled_is_not_restored_over_what_it_has() -> None:
     ],
     ids=["validated before", "not validated", "its own ones, too", "led by another before"],
 )
-def test_a_log_whose_records_were_all_deleted_is_a_lineage_to_continue_with(
+def test_a_log_with_all_records_deleted_is_a_lineage_to_continue(
     chain: Chain, end: int, unvalidated_end: int
 ) -> None:
     """Model findings F6 and F7: its chain keeps the epoch of the last record."""
@@ -152,7 +152,7 @@ def test_h5_with_only_segments_of_a_given_up_lineage_it_stays_unhealthy() -> Non
     assert loss_of(restored_chain(mine, given, verdict, [])) is Loss.CHAIN
 
 
-def test_h5_an_index_that_contradicts_a_local_batch_or_falls_behind_it_is_not_asked() -> None:
+def test_h5_an_index_that_contradicts_a_local_batch_is_not_asked() -> None:
     across = segment(5, 14, ((3, 5),), under=3)
     later = segment(0, 9, ((4, 0),), under=4)
     touching = segment(0, 9, ((1, 0), (3, 7)), under=3)
@@ -169,7 +169,7 @@ def _reason(mine: LogDescription, *segments: SegmentHistory) -> str:
     return verdict.reason
 
 
-def test_an_index_that_does_not_reach_the_log_start_or_its_own_records_is_not_taken() -> None:
+def test_an_index_that_misses_the_log_start_or_its_records_is_refused() -> None:
     source = segment(0, 9, ((1, 0), (2, 5)), under=2)
     mine = log(local_start=10, end=20, chain=((2, 10),), chain_problem="missing", leader_epoch=2)
     given = history(source, highest_epoch=2)
@@ -219,7 +219,7 @@ def test_an_epoch_of_no_local_batch_confirms_no_carried_log_start() -> None:
     lost(validate_log(mine, history(old, new, log_starts={0: 60}, unclean=1)))
 
 
-def test_a_sound_checkpoint_without_an_entry_needs_no_chain_below_the_local_start() -> None:
+def test_a_sound_checkpoint_without_an_entry_needs_no_earlier_chain() -> None:
     mine = log(
         start=None, local_start=20, chain=((1, 20),), chain_problem="empty", has_no_entry=True
     )
@@ -227,7 +227,7 @@ def test_a_sound_checkpoint_without_an_entry_needs_no_chain_below_the_local_star
     lost(validate_log(mine, history(segment(0, 19))))
 
 
-def test_an_unknown_log_start_is_not_found_where_a_segment_lies_below_the_run() -> None:
+def test_an_unknown_log_start_is_lost_if_a_segment_lies_below_the_run() -> None:
     mine = log(start=None, local_start=20)
     assert validate_log(mine, history(segment(0, 9), segment(10, 19))) == Validated(0)
     assert validate_log(mine, history(segment(10, 19))) == Validated(10)
@@ -255,7 +255,7 @@ def test_h11_a_pair_or_a_chain_above_the_own_leader_epoch_is_unhealthy() -> None
     assert loss_of(validate_log(later, history())) is Loss.LEADER_EPOCH
 
 
-def test_a_log_that_lost_all_begins_at_the_newest_segment_and_ends_above_what_was_given() -> None:
+def test_a_lost_log_begins_at_the_newest_segment_and_ends_above_all_given() -> None:
     old = segment(0, 9, ((1, 0),), under=1)
     newest = segment(10, 29, ((1, 10), (3, 15)), under=3)
     unfinished = segment(30, 39, ((3, 30),), under=3, state=STARTED)
@@ -271,7 +271,7 @@ def test_a_log_that_lost_all_begins_at_the_newest_segment_and_ends_above_what_wa
     )
 
 
-def test_of_a_lineage_that_was_given_up_the_higher_end_counts_and_not_the_state() -> None:
+def test_of_an_ended_lineage_the_higher_end_counts_and_not_the_state() -> None:
     given_up = segment(0, 59, ((1, 0),), under=1)
     newest = segment(0, 29, ((1, 0), (3, 20)), under=3)
     empty = log(end=0, chain=((5, 0),), leader_epoch=5)

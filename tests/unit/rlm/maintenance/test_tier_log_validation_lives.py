@@ -67,7 +67,7 @@ def test_local_batches_tell_it_and_not_what_is_said_of_offsets_below_them() -> N
     assert not is_lost(validate_log(log(start=70, local_start=70, end=120, chain=RESTARTED), said))
 
 
-def test_what_a_lineage_before_an_unclean_election_gave_is_no_loss_in_later_lives_either() -> None:
+def test_offsets_before_an_unclean_election_are_no_loss_in_later_epochs() -> None:
     said = history(given_ends={5: 70}, log_starts={5: 60}, unclean=7)
     assert not is_lost(validate_log(log(end=120, chain=RESTARTED), said))
 
@@ -89,7 +89,7 @@ def test_an_unfinished_segment_of_other_epochs_is_a_lost_end(state: SegmentState
 
 
 @pytest.mark.parametrize("state", SegmentState)
-def test_records_that_were_deleted_up_to_the_log_end_are_no_loss_at_the_next_start(
+def test_records_deleted_up_to_the_log_end_are_no_loss_at_the_next_start(
     state: SegmentState,
 ) -> None:
     """Their segments are still here; the chain begins at the log start, with this life's epoch."""

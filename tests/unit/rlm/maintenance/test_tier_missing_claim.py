@@ -98,7 +98,7 @@ def test_a_claim_written_and_not_noted_so_is_tried_again(root: Path) -> None:
 
 
 @pytest.mark.parametrize("stops", [True, False], ids=["after a clean stop", "after a kill"])
-def test_a_start_without_its_store_writes_nothing_there_until_it_is_mounted(
+def test_a_start_without_its_store_writes_nothing_until_it_is_mounted(
     root: Path, stops: bool
 ) -> None:
     first = start(root)

@@ -39,7 +39,7 @@ OTHERWISE = ((1, 0), (3, 15))
 """The chain of a leader that was elected uncleanly and lacked what epoch 1 had from 15 on."""
 
 
-def test_what_is_copied_in_a_segment_that_ends_off_the_chain_is_copied_again() -> None:
+def test_a_segment_that_ends_off_the_chain_is_copied_again() -> None:
     """No follower can begin at the end of that segment (model finding F1)."""
     given = facts(CLOSED, TWO, chain=OTHERWISE)
     assert given.copied_through() == lineage.CopiedRun(9, 1)
@@ -68,7 +68,7 @@ def test_a_started_copy_covers_nothing() -> None:
     assert base_of(copy_policy.next_to_copy(facts(CLOSED, started), ACTIVE, 0)) == 0
 
 
-def test_what_lies_below_the_log_start_or_reaches_the_last_stable_offset_is_not_copied() -> None:
+def test_no_segment_below_the_log_start_or_above_last_stable_is_copied() -> None:
     assert base_of(copy_policy.next_to_copy(facts(CLOSED, [], start=12), ACTIVE, 0)) == 10
     assert copy_policy.next_to_copy(facts(CLOSED, [], stable=9), ACTIVE, 0) is None
 
@@ -120,7 +120,7 @@ def move(given: LogFacts, **settings: int) -> tuple[int, str] | None:
     return None if found is None else (found.offset, found.reason)
 
 
-def test_time_retention_gives_up_the_oldest_and_stops_at_the_first_that_is_young() -> None:
+def test_time_retention_stops_at_the_first_young_segment() -> None:
     given = facts([], TWO, local_start=20)
     assert move(given, retention_ms=850) == (10, "time")
     assert move(given, retention_ms=100) == (20, "time")
@@ -236,7 +236,7 @@ def test_no_bytes_are_kept_of_what_is_copied_no_more_where_none_are_wanted() -> 
     assert aged(given, retention_bytes=-1) is None
 
 
-def test_what_is_copied_no_more_goes_only_once_its_last_record_is_committed() -> None:
+def test_a_topic_no_longer_copied_drops_only_committed_segments() -> None:
     given = facts(CLOSED, [], local_bytes=330, high_watermark=20)
     assert aged(given, retention_bytes=0) == (20, "size")
     assert aged(facts(CLOSED, [], high_watermark=19), retention_ms=1) == (10, "time")
@@ -260,7 +260,7 @@ def test_what_is_copied_no_more_stays_as_long_as_something_is_remote() -> None:
     assert aged(facts(CLOSED, [remote(2, 10, 19)]), **every) is None
 
 
-def test_what_was_closed_and_copied_since_the_log_was_described_counts_once() -> None:
+def test_a_segment_closed_and_copied_since_the_description_counts_once() -> None:
     given = facts(CLOSED[:1], TWO, local_bytes=200)  # the second segment was active then
     assert move(given, retention_bytes=200) is None
     assert move(given, retention_bytes=101) is None
@@ -337,7 +337,7 @@ def test_of_two_copies_the_one_finished_first_stays() -> None:
     assert [(each.metadata.id, each.reason) for each in found] == [(later.metadata.id, "overlap")]
 
 
-def test_of_two_copies_the_one_finished_later_goes_also_where_it_sorts_first() -> None:
+def test_of_two_copies_the_one_finished_later_is_deleted_in_any_order() -> None:
     later = remote(1, 0, 9)._replace(finished_order=1)
     earlier = remote(2, 0, 9)._replace(finished_order=0)
     found = retention_policy.deletions(facts(CLOSED, [later, earlier]), 0, set())

@@ -62,7 +62,7 @@ def test_a_withdrawal_that_is_lost_is_sent_again(
     assert (machine.log.verdict, machine.log.copied) == (Validation.OPEN, -1)
 
 
-def test_partitions_are_let_go_in_slices_and_those_that_went_meanwhile_not_at_all(
+def test_partitions_are_released_in_slices_and_departed_ones_are_skipped(
     machine: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rlm.maintenance.manager.SLICE_PARTITIONS", 1)

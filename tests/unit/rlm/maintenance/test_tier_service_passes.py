@@ -95,7 +95,7 @@ def lag(pair: Pair) -> tuple[float, float]:
     return found[f"{prefix}Segments"], found[f"{prefix}Bytes"]
 
 
-def test_the_lag_is_what_is_closed_and_not_copied_while_the_store_is_away_too(pair: Pair) -> None:
+def test_the_lag_counts_closed_uncopied_segments_while_the_store_is_away(pair: Pair) -> None:
     pair.storage.down = True
     for closed in (2, 5, 6):
         pair.log.fill(closed - (len(pair.log.segments) - 1))
@@ -123,7 +123,7 @@ def test_what_is_not_to_be_copied_is_no_lag(pair: Pair) -> None:
     assert lag(pair) == (0, 0)
 
 
-def test_passes_that_are_asked_for_continue_until_all_is_copied_and_try_a_store_that_was_away(
+def test_requested_passes_continue_until_all_is_copied_after_an_outage(
     pair: Pair,
 ) -> None:
     pair.storage.down = True

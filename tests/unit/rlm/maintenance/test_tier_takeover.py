@@ -27,7 +27,7 @@ def effects_of(history: PartitionHistory, *, is_moved: bool) -> tuple[list[Any],
         return seen, end.value.unhealthy
 
 
-def test_a_log_start_above_the_high_watermark_does_not_hold_up_the_validation() -> None:
+def test_a_log_start_above_the_high_watermark_does_not_delay_validation() -> None:
     """After an unclean election followers wait for it, and the high watermark for them."""
     carried = PartitionHistory({3: 50_000}, {3: 60_000}, 5, 5, ())
     seen, unhealthy = effects_of(carried, is_moved=False)

@@ -37,7 +37,7 @@ def restart(pair: Pair) -> None:
     pair.assign()
 
 
-def test_a_lost_chain_is_unhealthy_under_one_barrier_and_copying_continues_after_the_remedy(
+def test_a_lost_chain_is_unhealthy_and_copying_continues_after_the_remedy(
     pair: Pair,
 ) -> None:
     for path in pair.store.rglob("*.indexes"):
@@ -76,7 +76,7 @@ def test_a_store_that_fails_while_the_chain_is_lost_is_asked_again(pair: Pair) -
     assert pair.log.log_start == 0
 
 
-def test_until_chain_and_log_start_were_validated_reads_and_searches_by_time_wait(
+def test_reads_and_time_lookups_wait_until_the_log_is_validated(
     pair: Pair,
 ) -> None:
     """The chain that the broker has may be an old one, which only the validation tells."""
@@ -111,7 +111,7 @@ def test_a_log_is_validated_also_while_deletions_hold_all_threads(pair: Pair) ->
     assert pair.log.verdict is Validation.SOUND
 
 
-def test_a_leader_epoch_below_the_one_that_was_read_is_unhealthy_by_that_name(pair: Pair) -> None:
+def test_a_leader_epoch_below_the_last_one_is_unhealthy_and_named(pair: Pair) -> None:
     pair.log.new_epoch(7)
     pair.assign()
     pair.log.leader_epoch = 3
@@ -144,7 +144,7 @@ def lower_epoch(pair: Pair, *, is_on_chain: bool) -> None:
 
 
 @pytest.mark.parametrize("is_on_chain", [True, False], ids=["chain", "records"])
-def test_a_higher_leader_epoch_is_asked_for_and_with_it_the_tier_is_green_by_itself(
+def test_a_higher_leader_epoch_is_asked_for_and_makes_the_tier_healthy(
     pair: Pair, is_on_chain: bool
 ) -> None:
     lower_epoch(pair, is_on_chain=is_on_chain)
@@ -173,7 +173,7 @@ def test_a_higher_leader_epoch_that_nobody_gives_is_said(pair: Pair, is_on_chain
     assert "refuses a higher one: damage. Remedy" in reason
 
 
-def test_a_broker_that_does_not_answer_is_asked_for_a_higher_leader_epoch_again(
+def test_a_broker_that_does_not_answer_is_asked_again_for_a_higher_epoch(
     pair: Pair,
 ) -> None:
     lower_epoch(pair, is_on_chain=False)
@@ -188,7 +188,7 @@ def test_a_broker_that_does_not_answer_is_asked_for_a_higher_leader_epoch_again(
     assert len(pair.log.epoch_requests) > count
 
 
-def test_what_a_lineage_before_an_unclean_election_wrote_proves_no_lost_log_end(pair: Pair) -> None:
+def test_a_lineage_before_an_unclean_election_proves_no_lost_log_end(pair: Pair) -> None:
     """With the messages of broker and tier: the election's epoch comes with `Assign`."""
     pair.log.cut_to(40)
     pair.log.new_epoch()

@@ -171,7 +171,7 @@ def test_a_copy_that_failed_is_never_finished(step: type[Effect], written: list[
     assert script.written == written
 
 
-def test_a_copy_with_too_much_custom_metadata_is_deleted_with_it_and_never_finished() -> None:
+def test_a_copy_with_too_much_custom_metadata_is_deleted_and_not_finished() -> None:
     script = Script(TO_COPY, custom=b"12345")
     with pytest.raises(CustomMetadataTooLargeError):
         copying(script, custom_max=4)
@@ -185,7 +185,7 @@ EXPIRED = facts([], [remote(1, 0, 9)], start=10, local_start=10)
 @pytest.mark.parametrize(
     ("ago_ms", "finished"), [(0, False), (COPY_MAX_MS, False), (COPY_MAX_MS + 1, True)]
 )
-def test_a_segment_is_forgotten_a_copy_maximum_after_its_start_was_seen_here(
+def test_a_segment_is_forgotten_one_copy_maximum_after_it_was_first_seen(
     ago_ms: int, finished: bool
 ) -> None:
     """The record's own time is another machine's, and long ago: 0 in these facts."""
@@ -206,7 +206,7 @@ def test_a_deletion_names_the_state_by_which_it_was_validated(state: SegmentStat
     ]
 
 
-def test_objects_are_deleted_once_more_right_before_the_segment_is_forgotten() -> None:
+def test_objects_are_deleted_again_right_before_the_segment_is_forgotten() -> None:
     deleting = remote(1, 0, 9, state=SegmentState.DELETE_SEGMENT_STARTED)
     given = facts([], [deleting], start=10, local_start=10)
     waiting = Script(given, seen_ms=NOW_MS, deleted_once=True)

@@ -52,7 +52,7 @@ def test_one_record_at_a_cold_place_fetches_a_slice_and_no_more(
     assert 0 < fetched_bytes(pair) <= 2 * (1_000 + BATCH_BYTES_MAX)
 
 
-def test_who_continues_after_a_slice_gets_whole_chunks_and_every_record_once(
+def test_a_reader_after_a_slice_gets_whole_chunks_and_each_record_once(
     tmp_path: Path,
 ) -> None:
     pair = make(tmp_path, segments=2, chunk_bytes=20_000, slice_bytes=1_000)

@@ -103,7 +103,7 @@ def test_a_load_that_is_refused_sets_nothing_aside() -> None:
     assert not second.reserved
 
 
-def test_a_load_that_comes_after_it_was_given_up_leaves_the_next_one_on_its_way() -> None:
+def test_an_abandoned_load_that_returns_does_not_end_the_next_one() -> None:
     world = World(in_flight_max=9)
     first, second, third = Ledger(["a"]), Ledger(["a"]), Ledger(["a"])
     assert world.ask(first) is Wait.LOADING
@@ -131,7 +131,7 @@ def test_of_a_load_ahead_that_hangs_only_the_key_it_hangs_at_has_failed() -> Non
     assert [world.loads.has_failed(key) for key in "ab"] == [True, False]
 
 
-def test_an_object_that_stayed_damaged_is_later_read_through_the_caches_again() -> None:
+def test_a_damaged_object_is_later_read_through_the_caches_again() -> None:
     world = World(in_flight_max=9)
     load = Ledger(["d"], errors={"d": DamagedChunkError("wrong")})
     for _ in range(2):
@@ -141,7 +141,7 @@ def test_an_object_that_stayed_damaged_is_later_read_through_the_caches_again() 
     assert load.found_damaged == [0, 1, 0, 1]
 
 
-def test_those_who_wait_for_a_store_that_fails_share_a_timer_and_leave_turns_to_others() -> None:
+def test_waiters_on_a_failing_store_share_a_timer_and_wake_in_slices() -> None:
     world = World(in_flight_max=9)
     load = Ledger(["a"], errors={"a": OSError("broken")})
     world.ask(load)

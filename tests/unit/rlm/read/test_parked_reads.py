@@ -62,7 +62,7 @@ def unvalidated(pair: Pair) -> None:
     pair.assign()
 
 
-def test_a_thousand_reads_of_unknown_segments_cost_nothing_until_these_are_known(
+def test_a_thousand_reads_of_unknown_segments_cost_nothing_while_parked(
     pair: Pair,
 ) -> None:
     unvalidated(pair)
@@ -138,7 +138,7 @@ def test_what_is_answered_has_no_timer_that_keeps_it(pair: Pair) -> None:
     assert pair.scheduler.waiting == before
 
 
-def test_reads_continue_where_a_partition_is_only_followed_for_want_of_the_claim(
+def test_parked_reads_continue_when_the_claim_is_refused(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "data").mkdir()
@@ -211,7 +211,7 @@ def small(tmp_path: Path) -> Pair:
     return pair
 
 
-def test_a_read_without_memory_continues_as_soon_as_the_broker_gives_some_back(small: Pair) -> None:
+def test_a_read_without_memory_continues_once_the_broker_returns_some(small: Pair) -> None:
     held = small.read(0, holder="one")
     waiting = small.ask_to_read(RECORDS_EACH, wait_ms=LATE_MS)
     small.pump()

@@ -69,7 +69,7 @@ def test_depth_stays_within_the_share_and_is_at_least_one() -> None:
     assert bounded_depth(pace, 0, CHUNK) == 1
 
 
-def test_requests_grow_with_what_is_ahead_of_all_readers_and_always_leave_two_of_one() -> None:
+def test_requests_grow_with_the_read_ahead_and_leave_each_reader_two() -> None:
     assert run_chunks(1, 1) == 1
     assert run_chunks(8, 1) == 2
     assert run_chunks(16, 1) == 4

@@ -117,7 +117,7 @@ def test_one_flipped_bit_of_a_cached_transaction_index_is_noticed(tmp_path: Path
     assert len(fetches) == 1 + len(range(0, len(content) * 8, 3))
 
 
-def test_an_index_file_of_an_earlier_version_or_another_segment_is_not_used() -> None:
+def test_an_index_file_of_another_version_or_segment_is_not_used() -> None:
     assert unsealed("0_a.index", b"12345678" * 4) is None
     assert unsealed("0_b.index", sealed("0_a.index", b"12345678")) is None
     assert unsealed("0_a.index", sealed("0_a.index", b"12345678")) == b"12345678"

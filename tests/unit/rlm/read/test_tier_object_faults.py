@@ -73,7 +73,7 @@ def forget_what_is_cached(pair: Pair) -> None:
         (".manifest", "offset index is missing in the store"),
     ],
 )
-def test_a_missing_object_gives_56_and_is_named_until_it_is_read_well_again(
+def test_a_missing_object_gives_56_and_is_named_until_it_is_read_again(
     pair: Pair, suffix: str, named: str
 ) -> None:
     forget_what_is_cached(pair)
@@ -100,7 +100,7 @@ def test_a_missing_object_gives_56_and_is_named_until_it_is_read_well_again(
     ],
     ids=["short", "foreign", "flipped"],
 )
-def test_a_damaged_log_gives_2_and_is_named_until_those_bytes_are_read_well(
+def test_a_damaged_log_gives_2_and_is_named_until_it_is_read_again(
     tmp_path: Path, spoil: Callable[[bytes], bytes]
 ) -> None:
     pair = Pair(tmp_path, chunk_bytes=100_000)
@@ -260,7 +260,7 @@ def test_a_stretch_that_was_read_well_makes_no_other_one_bad() -> None:
     assert len(faults) == 0
 
 
-def test_while_the_metadata_are_not_ready_what_was_last_known_stays_unhealthy() -> None:
+def test_without_ready_metadata_the_last_known_faults_stay_unhealthy() -> None:
     def segment_of(_id: object) -> RemoteLogSegmentMetadata:
         if not is_ready:
             raise MetadataNotReadyError("starting")

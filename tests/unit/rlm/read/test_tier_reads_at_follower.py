@@ -71,7 +71,7 @@ def test_metadata_that_are_late_give_9_at_the_deadline(
     followed.pump()  # nobody waits for it any more
 
 
-def test_metadata_that_cannot_be_read_give_9_at_the_deadline_and_not_at_once(
+def test_unreadable_metadata_give_9_at_the_deadline_and_not_at_once(
     followed: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A consumer that gets it at once asks again at once."""
@@ -112,7 +112,7 @@ def test_a_read_that_comes_while_others_catch_up_waits_for_the_next_time(
     assert len(ends.asked) == 2
 
 
-def test_nothing_grows_with_the_reads_that_gave_up_while_the_metadata_topic_is_away(
+def test_abandoned_reads_keep_nothing_while_the_metadata_topic_is_away(
     followed: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = Ends(followed, monkeypatch)

@@ -309,7 +309,7 @@ class CountingDisk(Disk):
         return self.made[-1]
 
 
-def test_the_memory_of_an_evicted_chunk_is_used_again_but_never_while_it_is_held(
+def test_memory_of_an_evicted_chunk_is_reused_but_never_while_it_is_held(
     tmp_path: Path,
 ) -> None:
     pair = Pair(tmp_path, chunk_cache_bytes=1_300)
@@ -419,7 +419,7 @@ def test_chain_and_producer_snapshot_are_given_to_a_follower(pair: Pair) -> None
     )
 
 
-def test_a_follower_begins_behind_no_segment_that_ends_off_the_leaders_chain(pair: Pair) -> None:
+def test_a_follower_does_not_begin_at_a_segment_that_ends_off_the_chain(pair: Pair) -> None:
     """The leader has other records from 30 on: the one from 20 to 39 is of another lineage."""
     question = AuxiliaryState(*NAMES, 1, offset=25, epoch=1, above=[(2, 30)])
     with pytest.raises(LinkFailureError, match="no copied segment that ends on the leader's chain"):
@@ -459,7 +459,7 @@ def test_a_follower_gets_no_chain_from_metadata_that_is_not_up_to_date(
         pair.ask(AuxiliaryState(*NAMES, 1, offset=25, epoch=1))
 
 
-def test_a_follower_that_waits_for_the_metadata_in_vain_leaves_nothing_behind(
+def test_a_follower_that_waits_for_metadata_in_vain_leaves_nothing_behind(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Future[None]] = []

@@ -198,7 +198,7 @@ def test_readers_that_come_and_go_leave_nothing_behind() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 9)), min_size=1, max_size=60))
-def test_no_reader_that_waits_throughout_gets_less_than_others_by_more_than_one_item(
+def test_shares_of_waiting_readers_differ_by_at_most_their_largest_items(
     items: list[tuple[int, int]],
 ) -> None:
     """Each is taken once, and what two waiting readers got differs by their largest items."""

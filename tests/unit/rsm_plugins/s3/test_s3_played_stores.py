@@ -209,7 +209,7 @@ def test_an_upload_that_was_completed_and_is_not_what_was_sent_is_deleted(checks
         assert (played.objects, played.uploads) == ({}, {})
 
 
-def test_an_upload_whose_completion_is_refused_spares_the_object_that_is_there() -> None:
+def test_an_upload_whose_completion_is_refused_keeps_the_existing_object() -> None:
     refused: list[Answer] = []
 
     def refuses(call: Call) -> Answer | None:
@@ -226,7 +226,7 @@ def test_an_upload_whose_completion_is_refused_spares_the_object_that_is_there()
         assert played.uploads == {}
 
 
-def test_a_store_without_uploads_in_parts_names_the_size_up_to_which_there_are_none() -> None:
+def test_a_store_without_multipart_upload_names_the_size_setting() -> None:
     with LINES["plain_calls_only"].play() as played:
         manager = configured(
             played, **{key.replace(".", "_"): v for key, v in NO_CHECKSUMS.items()}

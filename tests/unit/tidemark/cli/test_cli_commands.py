@@ -141,7 +141,7 @@ def test_a_wrong_value_at_start_is_one_message_and_exit_code_1(tmp_path: Path) -
         ("../evil:Plugin", "`package.module:Class`"),
     ],
 )
-def test_k405_02_a_plugin_that_is_not_there_is_refused_before_anything_is_written(
+def test_k405_02_an_unknown_plugin_is_refused_before_anything_is_written(
     tmp_path: Path, name: str, cause: str
 ) -> None:
     key = "remote.log.storage.manager.class.name"

@@ -38,7 +38,7 @@ class Hung(BlockingClient):
         (3_000, [1_000, 2_000] + [3_000] * 5 + [1_300]),
     ],
 )
-def test_a_hung_address_gets_more_time_in_each_round_until_the_time_is_over(
+def test_a_hung_address_gets_more_time_each_round_until_the_time_is_over(
     request_timeout_ms: int, waited_ms: list[int]
 ) -> None:
     """One that is slow, and the only one, would else never describe the quorum."""

@@ -94,7 +94,7 @@ def test_a_new_broker_gets_its_share_of_few_large_partitions() -> None:
     assert len({one.source for one in moves}) == 2
 
 
-def test_a_new_broker_that_gets_replicas_already_gets_no_more_than_its_share() -> None:
+def test_a_broker_that_already_gets_replicas_gets_only_its_share() -> None:
     known = brokers("", "", "", "")
     there = [partition(one, (1 + one % 3,)) for one in range(30)]
     first = filled(4, Facts(there, known, sizes(there), {}))

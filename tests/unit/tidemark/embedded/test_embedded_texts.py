@@ -98,7 +98,7 @@ def test_variables_of_a_container_come_from_its_constructor_and_from_files(tmp_p
     }
 
 
-def test_what_is_said_of_a_container_can_be_said_and_what_needs_one_is_named() -> None:
+def test_container_options_are_accepted_and_calls_that_need_one_fail() -> None:
     container = KafkaContainer("confluentinc/cp-kafka:7.6.0", ports=[1], network=None)
     container = container.with_network("n").with_network_aliases("a", "b").with_command("c")
     container = container.with_volume_mapping("a", "b", "rw").with_tmpfs_mount("/d", size="1g")

@@ -76,7 +76,7 @@ def test_one_that_is_starting_is_asked_again() -> None:
     assert one.partitions("orders") == [0, 1]
 
 
-def test_refused_credentials_are_not_tried_again_nor_hidden_by_what_follows() -> None:
+def test_refused_credentials_are_not_retried_nor_hidden_by_later_errors() -> None:
     said = KafkaError(KafkaError._AUTHENTICATION, "127.0.0.1:9/bootstrap: wrong password")
     one = client(KafkaError(KafkaError._TRANSPORT), said=said, given=Translated({}, 3_000, ()))
     one.client.poll(0)
@@ -104,7 +104,7 @@ def test_a_broker_that_ends_the_connection_is_not_one_that_says_nothing(
         client(KafkaError(KafkaError._TRANSPORT), said=heard).partitions("orders")
 
 
-def test_an_unknown_topic_is_named_with_the_one_that_was_meant_and_not_created() -> None:
+def test_an_unknown_topic_is_named_with_the_likely_one_and_not_created() -> None:
     one = client(topics(orders=1, payments=1))
     with pytest.raises(ClusterError, match=r"no topic ordrs at .*; did you mean orders"):
         one.partitions("ordrs")

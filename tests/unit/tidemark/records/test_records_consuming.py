@@ -240,7 +240,7 @@ def test_an_unknown_place_is_told_what_is_held() -> None:
         run(consumer, Asked("orders", 7))
 
 
-def test_idle_time_ends_a_wait_for_new_records_and_is_an_error_where_some_are_left() -> None:
+def test_idle_time_ends_a_wait_for_records_and_is_an_error_if_any_are_left() -> None:
     consumer = FakeConsumer({0: (0, 3)}, [])
     asked = Asked("orders", Word.LATEST, is_endless=True, idle_s_max=0.0)
     assert run(consumer, asked) == 0

@@ -127,7 +127,7 @@ def test_failures_are_said_before_the_input_ends_and_twenty_at_most() -> None:
     assert len(said) == FAILURES_MAX
 
 
-def test_a_broker_that_is_away_is_said_while_records_wait_and_not_each_time(
+def test_an_absent_broker_is_reported_seldom_and_only_while_records_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     times = iter([1_000.0, 1_000.1, 1_000.2, 1_006.0])
@@ -170,7 +170,7 @@ def test_lines_come_one_by_one_and_a_pause_is_none() -> None:
     os.close(reading)
 
 
-def test_a_line_without_its_key_ends_reading_and_what_was_sent_is_waited_for() -> None:
+def test_a_line_without_its_key_ends_reading_and_sent_records_are_awaited() -> None:
     producer = FakeProducer()
     done = run(producer, [b"a:1\n", b"none\n", b"c:3\n"], form=KEYS)
     assert (done.acknowledged, done.is_good) == (1, False)

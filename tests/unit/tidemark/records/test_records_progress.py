@@ -16,14 +16,14 @@ def test_a_partition_is_taken_up_to_its_end() -> None:
     assert one.taken == 4
 
 
-def test_a_record_behind_the_end_ends_it_where_the_last_ones_are_no_records() -> None:
+def test_a_record_above_the_end_ends_it_if_the_last_offsets_hold_none() -> None:
     one = ahead({0: 3})
     assert one.takes(0, 1)
     assert not one.takes(0, 5)
     assert one.is_done
 
 
-def test_the_end_of_the_log_ends_it_but_not_where_new_records_are_waited_for() -> None:
+def test_the_log_end_ends_it_unless_new_records_are_waited_for() -> None:
     one, endless = ahead({0: 3}), ahead({0: None})
     for each in (one, endless):
         each.reached(0)

@@ -45,14 +45,14 @@ def test_records_that_stand_where_others_were_lost_stay_and_are_named():
         adopt_end(again, known)
 
 
-def test_where_the_lost_ones_were_finished_they_come_back_although_more_was_given():
+def test_lost_records_in_finished_segments_return_although_more_was_given():
     known = history(finished(0, 19, (1, 0)), finished(20, 59, (1, 20)), given=70)
     decided = adopt_end(log(20, 65, ((1, 0), (7, 45))), known)
     assert (decided.adopted.begin, decided.adopted.end) == (60, 70)
     assert (decided.given_up, decided.doubled) == ((45, 65), (65, 65))
 
 
-def test_finished_records_above_the_local_end_stay_readable_under_their_epochs():
+def test_finished_records_above_a_local_end_stay_readable_in_their_epochs():
     known = history(finished(0, 19, (1, 0)), finished(20, 39, (1, 20), (3, 25)), given=44)
     decided = adopt_end(log(10, 22), known)
     assert (decided.adopted.begin, decided.adopted.end) == (40, 44)
@@ -61,7 +61,7 @@ def test_finished_records_above_the_local_end_stay_readable_under_their_epochs()
     assert decided.adopted.chain == (EpochEntry(1, 0), EpochEntry(3, 25))
 
 
-def test_other_records_than_the_remote_ones_are_named_as_given_up_and_no_offset_is_given_twice():
+def test_diverging_local_records_are_given_up_and_no_offset_is_reused():
     known = history(finished(0, 19, (1, 0)), finished(20, 39, (2, 20)), given=40)
     decided = adopt_end(log(20, 50, ((1, 0), (3, 20))), known)
     assert (decided.adopted.begin, decided.adopted.end) == (40, 51)
@@ -70,7 +70,7 @@ def test_other_records_than_the_remote_ones_are_named_as_given_up_and_no_offset_
 
 
 @pytest.mark.parametrize("end", [25, 36, 70])
-def test_of_a_log_begun_anew_over_remote_records_all_local_ones_are_given_up(end: int) -> None:
+def test_a_log_begun_again_over_remote_records_gives_up_all_local_ones(end: int) -> None:
     known = history(finished(0, 19, (1, 0)), finished(20, 35, (1, 20)), given=36)
     decided = adopt_end(log(0, end, ((4, 0),)), known)
     assert (decided.adopted.begin, decided.given_up) == (36, (0, end))
@@ -84,7 +84,7 @@ def test_local_records_that_the_remote_ones_continue_from_are_not_given_up() -> 
     assert decided.given_up == (32, 35), "the same ones up to there"
 
 
-def test_an_end_below_what_was_given_is_refused_and_so_is_a_log_that_lost_nothing():
+def test_an_end_below_given_offsets_or_of_a_log_without_loss_is_refused():
     with pytest.raises(AdoptRefusedError, match="offsets below 40 were given"):
         adopt_end(log(10, 30), history(given=40), 39)
     with pytest.raises(AdoptRefusedError, match="not lost"):
@@ -106,7 +106,7 @@ def test_of_two_indexes_that_differ_the_named_one_is_the_chain():
     assert chain == [*index, EpochEntry(3, 30)]
 
 
-def test_an_index_that_ends_below_the_local_start_is_continued_by_the_records():
+def test_an_index_that_ends_below_the_local_start_is_extended_by_records():
     named, later = finished(0, 9, (1, 0)), finished(10, 29, (1, 10), (2, 12))
     here = log(30, 40, ((2, 30),), "damaged")
     chain = adopt_chain(here, history(named, later), named.metadata, [EpochEntry(1, 0)])
@@ -146,7 +146,7 @@ REMOTE_LEFT = (finished(40, 69, (3, 40), (5, 46)), finished(70, 99, (5, 70)))
         (120, ((1, 0), (3, 30), (5, 46), (7, 60)), (60, 120), 121),
     ],
 )
-def test_of_a_copy_that_begins_below_the_remote_records_those_above_its_end_come_back(
+def test_a_copy_that_begins_below_remote_records_gets_those_above_its_end(
     own_start: int, end: int, chain: Chain, given_up: tuple[int, int], new_end: int
 ) -> None:
     known = PartitionHistory({5: 50}, {5: 100}, -1, 5, REMOTE_LEFT)

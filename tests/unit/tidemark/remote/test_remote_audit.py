@@ -135,9 +135,7 @@ def test_what_another_lineage_copies_below_its_first_epoch_is_no_duplicate() -> 
     assert kinds(seen(entry(ONE, 5), entry(below, 9), entry(above, 11), held=held_all)) == []
 
 
-def test_objects_where_the_plugin_may_have_put_them_are_no_orphans_but_only_one_place_is_read() -> (
-    None
-):
+def test_objects_in_a_possible_place_are_no_orphans_and_one_place_is_read() -> None:
     def two_places(_: object) -> list[str]:
         return ["ab/" + BASE, BASE]
 
@@ -229,7 +227,7 @@ def test_without_the_ids_in_motion_there_would_be_false_findings() -> None:
     assert wrong == {Kind.MISSING, Kind.ORPHAN}
 
 
-def test_damage_is_found_in_every_interleaving_where_the_segment_stands_still() -> None:
+def test_damage_is_found_in_each_interleaving_with_a_segment_at_rest() -> None:
     still = [one for _, one in observations() if one.entries and not one.in_motion]
     still = [one for one in still if one.entries[0].metadata.state is FINISHED]
     assert still

@@ -53,12 +53,12 @@ def test_after_the_command_a_store_that_holds_no_claim_is_a_new_one() -> None:
     assert not compared(25, local).is_missing
 
 
-def test_with_claim_and_counter_lost_the_number_is_above_what_an_older_copy_has_claimed() -> None:
+def test_without_claim_and_counter_a_number_is_above_an_older_copys_claim() -> None:
     wanted = compared(None, Counter(0, None), damaged="cut").wanted
     assert validate(wanted.claimed, Counter(95, 95)), "a renewal's, which no record has"
 
 
-def test_a_damaged_claim_is_replaced_so_that_an_older_copy_put_back_then_is_unhealthy(
+def test_a_damaged_claim_is_replaced_and_an_older_copy_is_then_unhealthy(
     tmp_path: Path,
 ) -> None:
     directory = tmp_path / "data"

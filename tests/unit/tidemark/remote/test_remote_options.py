@@ -116,7 +116,7 @@ def each(*, as_json: bool, ends: bool = False) -> tuple[int | str | None, str, s
     return found.exit_code, found.stdout, found.stderr
 
 
-def test_of_several_things_each_is_told_and_one_that_failed_decides_the_exit_code() -> None:
+def test_each_of_several_results_is_shown_and_a_failure_sets_the_exit_code() -> None:
     assert each(as_json=False) == (1, "Made a.\nMade c.\n", "tidemark: b: refused\n")
     code, out, err = each(as_json=True)
     assert (code, err) == (1, "tidemark: b: refused\n")

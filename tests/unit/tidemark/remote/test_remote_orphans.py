@@ -208,7 +208,7 @@ def test_a_store_that_fails_makes_no_finding_but_says_so(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("times", "gone"), [(0, 0), (1, 0), (2, 1), (3, 2), (9, 3)])
-def test_the_claims_are_asked_before_each_batch_and_each_orphan_is_told_first(
+def test_claims_are_asked_before_each_batch_and_orphans_reported_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int, gone: int
 ) -> None:
     monkeypatch.setattr(orphans, "BATCH", 1)

@@ -179,7 +179,7 @@ def test_a_yellow_page_is_yellow_and_an_unread_one_changes_nothing() -> None:
     assert (report.status, report.reasons) == ("yellow", ("node 2: log: slow",))
 
 
-def test_a_combined_node_whose_controller_is_silent_is_validated_by_its_page() -> None:
+def test_a_combined_node_with_a_silent_controller_is_validated_by_its_page() -> None:
     facts = well()
     facts.brokers = {3: broker(3, page=Page("red", "running", ("tier: no",)))}
     facts.controllers[3] = controller(3, silence="gone", page=None)

@@ -141,7 +141,7 @@ def test_retention_beyond_the_end_of_time_keeps_the_offset() -> None:
     assert world.expire() == 0
 
 
-def test_group_of_an_old_broker_has_no_time_of_becoming_empty_and_goes_by_its_commits() -> None:
+def test_a_group_of_an_old_broker_expires_by_the_times_of_its_commits() -> None:
     world = World()
     schema = message("GroupMetadataValue")
     value = schema.cls(protocol_type="consumer", protocol=None, leader=None)
@@ -191,7 +191,7 @@ def test_clock_that_jumps_back_expires_nothing() -> None:
     assert world.expire() == 0
 
 
-def test_pass_over_many_offsets_comes_in_slices_and_lets_commits_in_between() -> None:
+def test_expiry_of_many_offsets_comes_in_slices_and_lets_commits_between() -> None:
     world = World()
     for partition in range(retention.SLICE * 2):
         world.commit_offsets("g", {("t", partition): partition})

@@ -34,7 +34,7 @@ def test_followers_are_told_the_leader_and_no_members() -> None:
 # KIP-394: an id first.
 
 
-def test_from_version_4_on_a_new_member_is_given_an_id_and_must_join_with_it() -> None:
+def test_from_version_4_a_new_member_gets_an_id_and_must_join_with_it() -> None:
     world = World()
     asked = world.join(version=4, client_id="kcat")
     given = world.answers[asked]
@@ -53,7 +53,7 @@ def test_below_version_4_a_new_member_joins_at_once() -> None:
     assert world.answers[ticket].error_code == E.NONE
 
 
-def test_static_member_needs_no_id_beforehand_and_is_named_after_its_instance() -> None:
+def test_static_member_needs_no_id_and_is_named_after_its_instance() -> None:
     world = World()
     ticket = world.join(instance_id="rack-1", version=9)
     world.advance(0)
@@ -61,7 +61,7 @@ def test_static_member_needs_no_id_beforehand_and_is_named_after_its_instance() 
     assert world.answers[ticket].member_id.startswith("rack-1-")
 
 
-def test_an_id_that_nobody_joins_with_is_forgotten_after_the_session_timeout() -> None:
+def test_an_unused_member_id_is_forgotten_after_the_session_timeout() -> None:
     world = World()
     given = world.answers[world.join(version=4, session_timeout_ms=10_000)].member_id
     world.advance(10_000)
@@ -69,7 +69,7 @@ def test_an_id_that_nobody_joins_with_is_forgotten_after_the_session_timeout() -
     assert world.answers[late].error_code == E.UNKNOWN_MEMBER_ID
 
 
-def test_an_id_that_was_given_out_holds_the_join_phase_up_until_it_is_forgotten() -> None:
+def test_an_unused_member_id_delays_the_join_phase_until_it_is_forgotten() -> None:
     world = World()
     [member] = world.stable(members=1)
     world.join(version=4, session_timeout_ms=6_000)
@@ -183,7 +183,7 @@ def test_protocol_that_a_member_names_twice_counts_once() -> None:
 # Joining again.
 
 
-def test_follower_that_joins_again_unchanged_in_a_stable_group_changes_nothing() -> None:
+def test_unchanged_follower_that_rejoins_a_stable_group_changes_nothing() -> None:
     world = World()
     _, follower = world.stable()
     answer = world.answers[world.join("g", follower)]
@@ -208,7 +208,7 @@ def test_follower_with_other_metadata_starts_a_rebalance() -> None:
     assert world.heartbeat("g", leader, 1) == E.REBALANCE_IN_PROGRESS
 
 
-def test_join_that_is_sent_again_while_members_sync_is_answered_from_the_generation() -> None:
+def test_join_repeated_during_the_sync_is_answered_from_the_generation() -> None:
     world = World()
     tickets = [world.join(), world.join()]
     world.advance(0)
@@ -228,7 +228,7 @@ def test_other_metadata_while_members_sync_starts_the_next_rebalance() -> None:
     assert world.describe().group_state == "PreparingRebalance"
 
 
-def test_join_that_follows_a_parked_one_of_the_same_member_answers_the_earlier() -> None:
+def test_second_join_of_a_parked_member_ends_the_first() -> None:
     world = World()
     leader, _ = world.stable()
     earlier = world.join("g", leader)

@@ -98,7 +98,7 @@ def test_group_whose_member_is_there_twice_is_damage() -> None:
         GroupState(GroupLimits()).replay(record.key, doubled, offset=3)
 
 
-def test_member_of_an_old_broker_has_its_session_timeout_for_rebalances_as_well() -> None:
+def test_member_of_an_old_broker_rebalances_by_its_session_timeout() -> None:
     world = World()
     schema = message("GroupMetadataValue")
     members = [schema.cls.Members(member_id="m", session_timeout=20_000, subscription=b"meta")]
@@ -288,7 +288,7 @@ def test_new_group_that_cannot_be_written_is_forgotten(version: int) -> None:
     assert world.timers == {}
 
 
-def test_new_group_that_went_on_meanwhile_is_kept_although_its_first_record_failed() -> None:
+def test_new_group_is_kept_although_its_first_record_failed() -> None:
     world = World()
     world.holds_commits = True
     ticket = world.join()

@@ -175,7 +175,7 @@ def test_partitions_with_too_much_metadata_do_not_keep_the_others_back() -> None
     assert world.fetch("g") == {("t", 1): (E.NONE, 2)}
 
 
-def test_commit_is_seen_only_once_it_is_appended_and_its_failure_names_each_partition() -> None:
+def test_commit_that_fails_is_not_visible_and_names_each_partition() -> None:
     world = World()
     world.fails_appends = E.NOT_LEADER_OR_FOLLOWER
     ticket = world.commit_offsets("g", {("t", 0): 5, ("t", 1): 6})
@@ -337,7 +337,7 @@ def test_offsets_of_an_empty_group_are_deleted() -> None:
     assert world.fetch("g") == world.restarted().fetch("g") == {("t", 1): (E.NONE, 6)}
 
 
-def test_offset_of_an_open_transaction_is_deleted_where_nothing_else_was_committed() -> None:
+def test_offset_of_an_open_transaction_alone_can_be_deleted() -> None:
     world = World()
     txn_commit(world, 9, producer_id=7)
     assert delete_offsets(world, "t", [0]) == (E.NONE, [E.NONE])
@@ -361,7 +361,7 @@ def test_subscriptions_that_cannot_be_read_count_as_all_topics() -> None:
     assert delete_offsets(world, "t", [0])[1] == [E.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
-def test_offsets_of_a_group_of_another_protocol_type_wait_until_it_is_empty() -> None:
+def test_offsets_of_another_protocol_type_stay_until_the_group_is_empty() -> None:
     world = World()
     world.commit_offsets("g", HERE)
     world.stable(protocol_type="connect")
@@ -384,7 +384,7 @@ def delete_group(world: World, group: str = "g") -> int:
     return int(world.answers[ticket].error_code)
 
 
-def test_empty_group_is_deleted_with_its_offsets_and_comes_back_at_no_restart() -> None:
+def test_deleted_empty_group_loses_its_offsets_and_stays_deleted() -> None:
     world = World()
     world.commit_offsets("g", {("t", 0): 5, ("u", 1): 6})
     [member] = world.stable(members=1)

@@ -67,7 +67,7 @@ def test_rebalance_ends_as_soon_as_all_members_joined() -> None:
     assert world.answers[newcomer].generation_id == 2
 
 
-def test_dynamic_member_that_does_not_join_again_is_gone_after_the_rebalance_timeout() -> None:
+def test_dynamic_member_that_does_not_rejoin_is_removed_by_the_timeout() -> None:
     world = World()
     leader, follower = world.stable(session_timeout_ms=60_000, rebalance_timeout_ms=20_000)
     again = world.join("g", leader, session_timeout_ms=60_000, rebalance_timeout_ms=20_000)
@@ -108,7 +108,7 @@ def test_leader_that_is_left_behind_is_followed_by_a_member_that_joined() -> Non
     assert world.heartbeat("g", leader, 1) == E.UNKNOWN_MEMBER_ID
 
 
-def test_static_member_that_does_not_join_again_keeps_its_place_until_its_session_ends() -> None:
+def test_static_member_that_does_not_rejoin_stays_until_its_session_ends() -> None:
     world = World()
     static = world.join(instance_id="i", session_timeout_ms=50_000, rebalance_timeout_ms=10_000)
     dynamic = world.join(session_timeout_ms=50_000, rebalance_timeout_ms=10_000)

@@ -59,7 +59,7 @@ def test_member_that_is_heard_of_stays() -> None:
         assert world.heartbeat("g", leader, 1) == E.NONE
 
 
-def test_silent_member_is_gone_at_the_end_of_its_session_and_the_rest_rebalances() -> None:
+def test_silent_member_is_removed_when_its_session_ends() -> None:
     world = World()
     leader, silent = world.stable(session_timeout_ms=10_000)
     world.advance(9_000)

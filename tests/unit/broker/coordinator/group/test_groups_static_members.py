@@ -39,7 +39,7 @@ def test_restarted_leader_is_told_the_members_and_to_skip_the_assignment() -> No
     assert {each.member_id for each in answer.members} == {answer.member_id, b}
 
 
-def test_restarted_leader_of_an_older_version_is_told_that_its_old_id_leads() -> None:
+def test_restarted_leader_of_an_older_version_gets_its_old_id_as_leader() -> None:
     world = World()
     old, _ = two_static(world)
     answer = world.answers[world.join(instance_id="a", version=8)]
@@ -81,7 +81,7 @@ def test_session_of_a_member_whose_new_id_took_long_to_commit_begins_anew() -> N
     assert world.heartbeat("g", a, 1) == E.REBALANCE_IN_PROGRESS
 
 
-def test_rebalance_that_begins_before_the_new_id_is_committed_answers_the_member() -> None:
+def test_rebalance_before_the_new_id_is_committed_answers_the_member() -> None:
     world = World()
     a, _ = two_static(world)
     world.holds_commits = True
@@ -150,7 +150,7 @@ def test_restart_with_another_protocol_rebalances() -> None:
     assert world.heartbeat("g", x, 1) == E.REBALANCE_IN_PROGRESS
 
 
-def test_restart_with_other_metadata_of_the_same_protocol_does_not_rebalance() -> None:
+def test_static_restart_with_other_metadata_does_not_rebalance() -> None:
     world = World()
     a, _ = two_static(world)
     ticket = world.join(instance_id="b", version=9, protocols=[("range", b"more topics")])
@@ -179,7 +179,7 @@ def test_instance_that_nobody_knows_is_unknown() -> None:
 # A new id that cannot be written.
 
 
-def test_whoever_waits_under_the_old_id_is_answered_also_when_the_write_fails() -> None:
+def test_both_joins_of_an_instance_are_answered_if_the_write_fails() -> None:
     world = World()
     a, old = two_static(world)
     world.join("g", a, instance_id="a")

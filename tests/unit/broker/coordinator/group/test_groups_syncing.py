@@ -50,7 +50,7 @@ def test_assignments_count_only_once_their_record_is_committed() -> None:
     assert world.describe().group_state == "Stable"
 
 
-def test_leader_that_hands_in_another_assignment_meanwhile_is_given_the_first() -> None:
+def test_leader_that_syncs_twice_is_given_its_first_assignment() -> None:
     world = World()
     leader, _ = joined(world)
     world.holds_commits = True
@@ -74,7 +74,7 @@ def test_member_that_joins_while_the_assignment_is_written_makes_it_void() -> No
     assert world.heartbeat("g", leader, 1) == E.REBALANCE_IN_PROGRESS
 
 
-def test_assignment_that_is_written_late_does_not_count_in_a_later_generation() -> None:
+def test_assignment_written_late_does_not_count_in_a_later_generation() -> None:
     world = World()
     leader, follower = joined(world)
     world.holds_commits = True

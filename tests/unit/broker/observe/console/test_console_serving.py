@@ -219,7 +219,7 @@ def test_the_legend_has_each_mark_of_a_drawing() -> None:
     assert ">■ unhealthy<" in page
 
 
-def test_all_text_goes_through_the_function_that_escapes_what_turns_it_round() -> None:
+def test_all_text_passes_the_function_that_escapes_bidi_characters() -> None:
     script = (STATIC / "page.js").read_text()
     assert set(re.findall(r"textContent = (.*);", script)) == {"visible(String(text))", "shown"}
     assert "const shown = visible(text);" in script

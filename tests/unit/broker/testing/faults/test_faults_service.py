@@ -234,7 +234,7 @@ async def test_a_session_continues_where_no_fault_needs_to_know_topics() -> None
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-async def test_a_producer_that_wants_no_answer_learns_of_an_error_by_the_end_of_the_stream(
+async def test_a_producer_with_acks_0_learns_of_an_error_by_a_closed_connection(
     acks: int,
 ) -> None:
     async with faulty(Produce()) as world:
@@ -257,7 +257,7 @@ async def test_a_producer_that_wants_no_answer_learns_of_an_error_by_the_end_of_
 @pytest.mark.parametrize(
     ("error", "code", "version"), [("UNSUPPORTED_VERSION", 35, 0), ("INVALID_REQUEST", 42, 3)]
 )
-async def test_a_version_that_is_not_served_is_told_in_one_that_every_client_reads(
+async def test_an_unsupported_version_is_answered_in_one_every_client_reads(
     error: str, code: int, version: int
 ) -> None:
     async with faulty(Heartbeat()) as world:
