@@ -51,7 +51,7 @@ def wide_one(kind: type[Controller]) -> type[Controller]:
 
 
 def parts_of(options: argparse.Namespace) -> dict[str, Part]:
-    """What can be measured, by name."""
+    """The measurements, by name."""
     quick = options.quick
 
     async def losses(kind: type[Controller], directory: Path) -> dict[str, float]:
@@ -90,7 +90,7 @@ def add_kinds(parser: argparse.ArgumentParser) -> None:
 def kinds_of(
     options: argparse.Namespace, kafka: type[Controller] = KafkaController
 ) -> dict[str, type[Controller]]:
-    """What is compared, by its label."""
+    """The compared sides, by label."""
     kinds: dict[str, type[Controller]] = {}
     if not options.no_tidemark:
         kinds["tidemark"] = TidemarkController

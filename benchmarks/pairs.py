@@ -66,7 +66,7 @@ def metadata() -> bytes:
 
 
 def works(remote_end: int) -> dict[str, Work]:
-    """What a round asks for; `remote_end`: below it the remote topic is in the store alone."""
+    """The requests of a round; `remote_end`: below it the remote topic is in the store alone."""
     small = produce_frame({(LOCAL_TOPIC, 0): batch(b"x" * 100)})
     large = produce_frame({(LOCAL_TOPIC, 0): batch(os.urandom(LARGE - 1_000))})
     remote = [fetch(REMOTE_TOPIC, offset, LARGE) for offset in range(remote_end)]

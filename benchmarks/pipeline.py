@@ -61,7 +61,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Round:
-    """What one round read, and what it took."""
+    """The result and the cost of one round."""
 
     records: int
     seconds: float

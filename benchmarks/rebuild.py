@@ -36,7 +36,7 @@ from tests.support.quorum.own_controllers import TidemarkController
 
 
 def parts_of(megabytes: int, partitions: int, rate_mb: int) -> dict[str, Part]:
-    """What can be measured, by name."""
+    """The measurements, by name."""
     return {
         "tiered": lambda kind, directory: rebuild(kind, directory, megabytes, is_tiered=True),
         "full": lambda kind, directory: rebuild(kind, directory, megabytes, is_tiered=False),

@@ -103,7 +103,7 @@ async def filled(cluster: Three, ids: Sequence[int], megabytes: int, *, is_tiere
 async def _lose_the_disk(
     cluster: Three, *, is_tiered: bool
 ) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
-    """What was measured, and from when to when each part of it lasted."""
+    """The measurements, and the beginning and end of each part."""
     rest_began = time.monotonic()
     await asyncio.sleep(REST_S)
     victim = cluster.victim

@@ -25,7 +25,7 @@ from benchmarks.replication_produce import flood, small
 
 
 def parts_of(*, quick: bool) -> dict[str, Part]:
-    """What can be measured, by name."""
+    """The measurements, by name."""
     megabytes, rounds, partitions = (60, 1, 500) if quick else (1_000, 5, 5_000)
     return {
         "large": lambda kind, directory: flood(kind, directory, 1 << 20, megabytes),

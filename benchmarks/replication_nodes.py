@@ -85,7 +85,7 @@ class Nodes:
 
 
 def metadata(address: str, topics: Sequence[str] = ()) -> Any:
-    """What a node tells of some topics, and which brokers are alive; names as the codec's."""
+    """The state of some topics at a node, and the live brokers; names as the codec's."""
     cls = codec.request(ApiKey.METADATA).cls
     with Client(address) as client:
         return client.ask(ApiKey.METADATA, 9, cls(topics=[cls.Topics(name=one) for one in topics]))

@@ -71,7 +71,7 @@ SETTINGS = {
     "log.segment.delete.delay.ms": "2000",
     "remote.log.index.file.cache.ttl.ms": "20000",
 }
-"""What is kept for hours by default is kept for seconds, and is small: so the warm-up is short."""
+"""Settings of hours are seconds here, and sizes are small: so the warm-up is short."""
 
 
 class Soak:

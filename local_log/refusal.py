@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class FaultKind(Enum):
-    """What is wrong; the values are written to `tidemark-accepted`."""
+    """The fault that refuses the log; the values are written to `tidemark-accepted`."""
 
     ENDS_TOO_EARLY = "ends-too-early"
     EVERY_SEGMENT_LOST = "every-segment-lost"
@@ -88,7 +88,7 @@ class RefusalFacts:
 
 
 def describe(fault: Fault) -> str:
-    """What is wrong, for people."""
+    """The fault, in words for people."""
     file, offset, limit = fault.file or "every segment", fault.offset, fault.limit
     match fault.kind:
         case FaultKind.ENDS_TOO_EARLY:

@@ -1,4 +1,4 @@
-"""What a user of the pipeline may be told. Every message is one line: thing, limit and remedy.
+"""Errors for users of the pipeline. Every message is one line: thing, limit and remedy.
 
 Errors travel from executors to the driver as pickles, so each is made of its message alone.
 """

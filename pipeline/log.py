@@ -19,7 +19,7 @@ class TieredLog(Protocol):
 
     @property
     def source(self) -> Source:
-        """What goes to executors beside the splits."""
+        """The source of the log, which goes to executors beside the splits."""
         ...
 
     def topics(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a scan may be told, and the log that it names. Must not know: Arrow."""
+"""The options of a scan, and the log that it names. Must not know: Arrow."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -144,7 +144,7 @@ def _client(given: Mapping[str, str], bootstrap: str | None) -> dict[str, str]:
 
 
 def _isolation(given: str | None, of_client: str | None) -> Isolation:
-    """What both say; without a word all records are read."""
+    """The isolation level that both give; without one all records are read."""
     said = {isolation_of(one) for one in (given, of_client) if one is not None}
     if len(said) > 1:
         raise OptionError(

@@ -1,4 +1,4 @@
-"""What `start` and `end` of a scan may be, and the offsets that they mean. Without Arrow."""
+"""The values of `start` and `end` of a scan, and the offsets that they mean. Without Arrow."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -20,7 +20,7 @@ _ALLOWED = "'earliest', 'latest', an offset, a datetime with a zone, or {partiti
 def offset_ranges(
     log: TieredLog, partitions: Iterable[TopicPartition], start: Places, end: Places
 ) -> dict[TopicPartition, OffsetRange]:
-    """What to read of each partition; those of which nothing is to be read are excluded.
+    """The offsets to read of each partition; those of which nothing is to be read are excluded.
 
     Args:
         log: asked for offsets, once for all partitions and kind of question.

@@ -1,4 +1,4 @@
-"""What is to be read, as values: they travel from the driver to executors, so all can be pickled.
+"""Values that describe a read: they travel from the driver to executors, so all can be pickled.
 
 Offsets: `start` and `first` are inclusive, `end` is exclusive, `last` is inclusive. Must not know:
 Arrow, Spark, stores, sockets.
@@ -48,13 +48,13 @@ class ClusterAddress:
 
     @property
     def client_id(self) -> str:
-        """What brokers hear as the client's name, of the driver and of executors."""
+        """The client id that brokers see, of the driver and of executors."""
         return self.client.get("client.id", "tidemark-pipeline")
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What a user says of the place of a log; `pipeline.opening.open_log` makes a log of it.
+    """The place of a log as the user gives it; `pipeline.opening.open_log` makes a log of it.
 
     Attributes:
         cluster: asked for topics, offsets and the local tail; None: the bucket alone.
@@ -75,7 +75,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What whoever reads a split must know beside the split; the same for all splits of a log.
+    """Facts that a reader of a split needs beside the split; the same for all splits of a log.
 
     Attributes:
         store: None where nothing is in a remote tier.
@@ -168,7 +168,7 @@ class SplitLimits:
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """What a plan says of itself; for log lines and progress, summed over partitions.
+    """The statistics of a plan; for log lines and progress, summed over partitions.
 
     Attributes:
         segments_known: live remote segments of the topics' partitions.

@@ -87,15 +87,15 @@ class HealthReason(Enum):
         self.part, self.status = part, status
 
     def said(self, **facts: object) -> str:
-        """What is wrong, without the remedy: for log lines."""
+        """The fault, without the remedy: for log lines."""
         return filled(self.text_form, facts)
 
     def text(self, **facts: object) -> HealthText:
-        """What is wrong, and the remedy at its end."""
+        """The fault, and the remedy at its end."""
         return HealthText(f"{self.said(**facts)}. {REMEDY}{self._remedy(facts)}")
 
     def line(self, **facts: object) -> HealthLine:
-        """What is wrong, and the remedy beside it unless a fact has one."""
+        """The fault, and the remedy beside it unless a fact has one."""
         line = HealthLine(self.said(**facts))
         line.remedy = "" if REMEDY in line else self._remedy(facts)
         return line

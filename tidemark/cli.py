@@ -76,7 +76,7 @@ _HABITS: Final[Mapping[str, str]] = MappingProxyType(
         "tidemark produce --reader-property": "-K : where lines begin with a key",
     }
 )
-"""What to type for words of Kafka's tools and of kcat that no command here has."""
+"""Commands to type for words of Kafka's tools and of kcat that no command here has."""
 _NOT_THERE: Final = re.compile(r"No such (?:option|command):? '?([\w-]+)'?")
 
 

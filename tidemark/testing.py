@@ -176,7 +176,7 @@ class KafkaContainer:
         return int(self.broker.bootstrap_servers.rpartition(":")[2])
 
     def get_logs(self) -> tuple[bytes, bytes]:
-        """What the broker has said so far, and nothing: as stdout and stderr of a container."""
+        """The broker's log so far, and nothing: as stdout and stderr of a container."""
         return self.broker.log_file.read_bytes(), b""
 
 

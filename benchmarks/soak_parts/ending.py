@@ -8,7 +8,7 @@ from http.client import HTTPException
 SHOW_S = 5
 POLL_S = 0.25
 NO_PAGE = (OSError, HTTPException, ValueError)
-"""What asking a page raises that is late, cut, or not there any more."""
+"""Errors of a page that is late, cut, or not there any more."""
 
 
 def shown(text: str) -> None:

@@ -33,7 +33,7 @@ PASSING = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""What clients try again; the store of the soak fails on purpose."""
+"""Errors after which clients try again; the store of the soak fails on purpose."""
 READ_S, READ_WAIT_MS = 45, 5_000
 """So long may the first record of a topic lie in a store that fails, and so long each Fetch waits:
 the usual half a second is over on a busy machine before the tier has had a CPU."""

@@ -19,7 +19,7 @@ CLIENTS = PRODUCERS + LANES + GROUP_MEMBERS
 BURST_RECORDS = 10
 BURSTS_PER_S = 10
 BATCH_BYTES = 64_000
-"""What waits while the broker is held up must fit a segment of the topic."""
+"""The records that wait while the broker is held up must fit a segment of the topic."""
 ACKNOWLEDGED_S = 30
 """So long after the last record was sent all are acknowledged."""
 SILENCE_S = 20

@@ -19,7 +19,7 @@ TROUBLES_MAX = 50
 
 @dataclass
 class Tally:
-    """What the clients met.
+    """The failures of the clients.
 
     Attributes:
         counts: how often each kind of client did what.
@@ -40,7 +40,7 @@ class Tally:
 
 @dataclass
 class Soaked:
-    """What a client is given.
+    """The parameters of a client.
 
     Attributes:
         runnable_ms: how long the event loops of broker and clients together could have run and had

@@ -1,4 +1,4 @@
-"""What the soak finds in a broker's log and in the words of its clients, and how it is shown."""
+"""The soak's findings in a broker's log and in the reports of its clients."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What is sampled of a broker: its processes, as the kernel counts them, and what its page says."""
+"""Samples of a broker: its processes, as the kernel counts them, and what its page says."""
 
 import json
 import os

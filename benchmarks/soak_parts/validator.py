@@ -1,4 +1,4 @@
-"""What counts as flat: pure, so that its tests can show it leaks.
+"""The definition of flat: pure, so that its tests can show it leaks.
 
 The rule. The warm-up, a third of the run and 20 minutes at most, is excluded: caches, pools and
 logs fill then. Through what was sampled afterwards goes the line of Theil and Sen: its slope is
@@ -50,7 +50,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a series after the warm-up.
+    """The course of a series after the warm-up.
 
     Attributes:
         least: what it grew by with some certainty; may be below zero.

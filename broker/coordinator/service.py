@@ -154,7 +154,7 @@ class GroupCoordinator:
         return [shard for shard in self.shards.values() if shard.stage is ShardStage.ACTIVE]
 
     def problems(self) -> list[HealthLine]:
-        """What a person should look at: partitions whose groups cannot be served."""
+        """Reasons that need action: partitions whose groups cannot be served."""
         return [
             HealthReason.GROUPS_NOT_SERVED.line(partition=f"{OFFSETS_TOPIC}-{number}")
             for number, shard in self.shards.items()
@@ -162,7 +162,7 @@ class GroupCoordinator:
         ]
 
     def damages(self) -> list[HealthLine]:
-        """What a person should look at, later: groups that are served without what was damaged."""
+        """Reasons that need action later: groups that are served without what was damaged."""
         return [
             HealthReason.GROUPS_DAMAGED.line(
                 partition=f"{OFFSETS_TOPIC}-{number}", count=shard.damaged

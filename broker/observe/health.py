@@ -136,7 +136,7 @@ def by_cause(reasons: Iterable[str]) -> list[Cause]:
 
 
 def _lines(checks: Mapping[str, Check]) -> dict[str, Sequence[str]]:
-    """What the parts say, without those that say nothing."""
+    """The reasons of the parts that have any."""
     said = {name: check() for name, check in checks.items()}
     return {name: lines for name, lines in said.items() if lines}
 

@@ -1,1 +1,1 @@
-"""What a log knows of its producers: state, snapshots, transactions."""
+"""The producers of a log: state, snapshots, transactions."""

@@ -1,1 +1,1 @@
-"""What a start makes of the files of one log: survey, verdict, repair."""
+"""The work of a start on the files of one log: survey, verdict, repair."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 _CLAIMED, _CONFIRMED = 2, 3
-"""What a place weighs, and one that fits a neighbour's."""
+"""The weight of a place, and the weight of one that fits a neighbour's."""
 
 
 class FoundBatch(NamedTuple):
@@ -64,7 +64,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Salvage:
-    """What the segment is to be.
+    """The target form of the segment.
 
     Attributes:
         pieces: in their order.

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OpenRequest:
-    """What the caller knows about the directory.
+    """The caller's knowledge about the directory.
 
     Attributes:
         directory: of this partition.
@@ -81,7 +81,7 @@ class _SwapSegment(LogSegment):
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """What was found, and what was learned on the way.
+    """The findings about the directory, and facts learned on the way.
 
     Attributes:
         names: of all files in the directory.

@@ -1,4 +1,4 @@
-"""What a log knows of its transaction indexes without a look at the disk.
+"""Facts about transaction indexes without a look at the disk.
 
 Nearly no segment has a transaction index, and an aborted transaction may be noted many segments
 behind its records. So a read asks a short list of the segments that have one, and their bytes are

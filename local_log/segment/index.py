@@ -55,7 +55,7 @@ class _Block(NamedTuple):
 
 
 class SegmentIndex:
-    """What both kinds share: a row of fixed-size entries in a file."""
+    """The part that both kinds share: a row of fixed-size entries in a file."""
 
     __slots__ = (
         "_active",

@@ -45,7 +45,7 @@ _PRODUCERS_MAX = 1000
 
 
 class Ending(Enum):
-    """What lies after a segment's last whole batch."""
+    """The bytes behind a segment's last whole batch."""
 
     WHOLE = "nothing"
     TORN = "an incomplete batch"
@@ -73,7 +73,7 @@ CheckStop = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class SegmentReading:
-    """What reading a whole segment has shown.
+    """The result of reading a whole segment.
 
     Attributes:
         whole_bytes: up to here (exclusive) batches are whole and sound.

@@ -1,4 +1,4 @@
-"""What a segment's indexes and headers tell, and how what is made from batches is made again."""
+"""Facts from a segment's indexes and headers, and their reconstruction from batches."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -49,7 +49,7 @@ class LeaderChangedError(NotNowError):
 
 
 class Answer(NamedTuple):
-    """What a broker says of one thing that it was asked for: an error code, 0 for none."""
+    """The result for one thing that a broker was asked for: an error code, 0 for none."""
 
     code: int
     value: Any
@@ -96,7 +96,7 @@ class Asker:
         return self.again(lambda: self.cluster, deadline_s)
 
     def look_at_each(self, names: Iterable[str]) -> Iterator[Cluster]:
-        """What each broker says of these topics, one after the other.
+        """Yield each broker's answer about these topics, one after the other.
 
         Raises:
             ClusterError: one does not answer.

@@ -1,4 +1,4 @@
-"""What a running cluster says of its topics and partitions, asked as any client may.
+"""Topics and partitions of a running cluster, asked for as any client may.
 
 Offsets: `log_start` and `local_log_start` are inclusive, `log_end` is exclusive (the high
 watermark), `highest_tiered` is inclusive.
@@ -174,7 +174,7 @@ def is_tiered(client: BlockingClient, topic: str) -> bool:
 
 
 def broker_setting(client: BlockingClient, address: Address, node_id: int, name: str) -> str | None:
-    """What a broker goes by, in the file or without; None: it does not tell.
+    """The value of a broker's setting, set or by default; None: it does not report it.
 
     Raises:
         ClusterError: the broker does not answer.

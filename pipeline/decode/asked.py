@@ -1,4 +1,4 @@
-"""What is decoded, and which rows of it are wanted."""
+"""The columns to decode, and the rows to keep."""
 
 from dataclasses import dataclass
 

@@ -121,7 +121,7 @@ def damage_in(
 
 
 def _exact_reason(data: Buffer, position: int) -> str | None:
-    """What the record-by-record decoder refuses; None where only this package is stricter."""
+    """The refusal of the record-by-record decoder; None where only this package is stricter."""
     try:
         deque(iter_records(data, position), maxlen=0)
     except (InvalidRecordError, InflatedTooLargeError, UnsupportedCodecError) as error:

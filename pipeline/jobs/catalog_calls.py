@@ -96,7 +96,7 @@ def translated(name: str) -> Iterator[None]:
 
 
 def library_errors() -> tuple[type[Exception], ...]:
-    """What may come out of pyiceberg; a refusal of a value (ValueError) is not among them."""
+    """The errors that pyiceberg may raise; a refusal of a value (ValueError) is not among them."""
     from pyiceberg import exceptions
 
     own = [one for one in vars(exceptions).values() if isinstance(one, type)]

@@ -1,4 +1,4 @@
-"""What one task of a verification does on its executor: read a partition as any consumer does."""
+"""The work of one task of a verification on its executor: read a partition as any consumer does."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class ConsumeTask:
 
 
 def bounds(topic: str, client: Mapping[str, str]) -> dict[int, OffsetRange]:
-    """What a consumer may read of each partition now.
+    """The offsets that a consumer may read of each partition now.
 
     Raises:
         ConsumerError: the brokers do not answer, or there is no such topic.

@@ -63,7 +63,7 @@ class OffsetFiles:
             )
 
     def read(self, epoch: int, mark: str) -> Committed:
-        """What a commit said.
+        """The result of a commit.
 
         Raises:
             DamagedDataError: its file is not there, or damaged.

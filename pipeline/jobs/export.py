@@ -54,7 +54,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """What is exported, and how.
+    """The source and the form of an export.
 
     Attributes:
         tail: also what only the brokers have; else up to the remote end.
@@ -74,7 +74,7 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What a command did.
+    """The result of a command.
 
     Attributes:
         size_bytes: of the files; Parquet keeps what repeats once, and may be much smaller.
@@ -241,7 +241,7 @@ class _Export:
         return {one.partition: epoch for one, epoch in self._log.epochs_before(asked).items()}
 
     def _identity(self) -> Identity:
-        """Whose rows they are, and of what form."""
+        """The topic of the rows, and their form."""
         topic = self._options.topic
         kind = self._options.value_type
         return Identity(

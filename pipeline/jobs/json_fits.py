@@ -19,7 +19,7 @@ Fit = Callable[[Any], Any]
 
 
 def fit_of(kind: pa.DataType) -> Fit | None:
-    """What makes values of that type fit; None where the decoder has seen to it."""
+    """The function that makes values of that type fit; None where the decoder has seen to it."""
     if pa.types.is_struct(kind):
         return _struct(kind)
     if pa.types.is_list(kind):

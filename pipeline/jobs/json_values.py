@@ -102,7 +102,7 @@ class JsonValues:
 
 
 def _python_type(kind: pa.DataType, name: str) -> Any:
-    """What JSON of that type is read as; every value may be null."""
+    """The Arrow type that JSON of that type is read as; every value may be null."""
     if pa.types.is_struct(kind):
         fields = {one.name: _python_type(one.type, f"{name}.{one.name}") | None for one in kind}
         return _typed_dict(name.replace(".", "_"), fields, total=False)

@@ -1,4 +1,4 @@
-"""What an export asks of its target: what is committed, and a commit of everything or nothing.
+"""An export's target: its committed state, and a commit of everything or nothing.
 
 Each run has a name of its own. It begins once and then commits once; whichever way it ends, rows
 that are committed stay, and each offset is committed once: `docs/decisions/exports.md`.
@@ -24,16 +24,16 @@ class Ledger(Protocol):
 
     @property
     def target(self) -> str:
-        """What a user calls it."""
+        """The address of the target in texts for users."""
         ...
 
     @property
     def suffix(self) -> str:
-        """What names of written files end with."""
+        """The suffix of the names of written files."""
         ...
 
     def look(self) -> Committed | None:
-        """What is committed; None if nothing ever was. Changes nothing."""
+        """Return the committed state; None if nothing ever was. Changes nothing."""
         ...
 
     def has_leftovers(self) -> bool:

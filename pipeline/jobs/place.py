@@ -17,7 +17,7 @@ from runtime.override import override
 
 
 class Place(Protocol):
-    """What is needed of a store; whatever a call wrote is durable when it returns.
+    """A store for an export; the bytes that a call wrote are durable when it returns.
 
     Can be pickled, to write files in executors.
     """

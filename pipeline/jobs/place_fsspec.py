@@ -44,7 +44,7 @@ def open_place(url: str) -> Place:
 
 
 class _FsspecPlace(Place):
-    """What both kinds share. The file system is opened in each process when it is needed."""
+    """The base of S3 and HDFS. The file system is opened in each process when it is needed."""
 
     protocol = ""
 

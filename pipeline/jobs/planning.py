@@ -31,7 +31,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What is still to be written.
+    """The offsets that are still to be written.
 
     Attributes:
         ranges: of partitions that have something left.
@@ -183,7 +183,7 @@ def steps(
 
 
 def _epoch_before(end: int, piece: Piece) -> int | None:
-    """What the segment that is read says; brokers may have another lineage by now."""
+    """The lineage of the segment that is read; brokers may have another lineage by now."""
     if isinstance(piece, RemotePiece) and piece.last == end - 1:
         return epoch_at(piece.segment.leader_epochs, piece.last)
     return None
@@ -230,7 +230,7 @@ def text_of_work(run: Sequence[Step]) -> str:
 
 
 def after(held: Committed, run: Sequence[Step]) -> Committed:
-    """What a target holds once these steps are committed, too."""
+    """The contents of a target once these steps are committed, too."""
     offsets, epochs = dict(held.offsets), dict(held.epochs)
     for step in run:
         offsets[step.partition] = step.end

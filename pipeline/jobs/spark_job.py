@@ -90,7 +90,7 @@ def _tasks_done(context: Any, group: str) -> int:
 
 
 def _one_line(error: BaseException) -> str | None:
-    """What a task raised, of all that Spark wraps around it; None if Spark has no part in it."""
+    """The error that a task raised, without Spark's wrappers; None if Spark has no part in it."""
     java = getattr(error, "java_exception", None)
     if java is None and not type(error).__module__.startswith("pyspark."):
         return None

@@ -36,7 +36,7 @@ class CommitConflictError(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a table says of the exports of one topic.
+    """The state of one topic's exports in a table.
 
     Attributes:
         committed: None if there was none.
@@ -55,11 +55,11 @@ class Table(Protocol):
 
     @property
     def name(self) -> str:
-        """What a user calls it."""
+        """The name of the table in texts for users."""
         ...
 
     def mark(self, run: str) -> str:
-        """What the table keeps of a run's name."""
+        """The form of a run's name that the table keeps."""
         ...
 
     def look(self) -> Seen:

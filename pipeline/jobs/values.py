@@ -1,4 +1,4 @@
-"""What an export has committed and what a run adds, as values and as JSON.
+"""The committed state of an export and the additions of a run, as values and as JSON.
 
 Offsets: `first` and `last` are inclusive, `next` is the first offset that is not exported yet.
 Must not know: Arrow, Spark, stores.
@@ -32,7 +32,7 @@ class FilesMissingError(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What must stay the same from run to run, or the rows would not fit together.
+    """The settings that must stay the same from run to run, or the rows would not fit together.
 
     Attributes:
         topic_id: in hexadecimal; a topic that is deleted and made again has another.
@@ -62,7 +62,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a target holds.
+    """The committed contents of a target.
 
     Attributes:
         offsets: the next offset of each partition; one that is absent was never exported.
@@ -103,7 +103,7 @@ class DataFile:
 
 
 def not_there(files: Sequence[DataFile], staged: Mapping[str, int], target: str) -> str | None:
-    """What is wrong with the files of a commit, in words; None: all are there.
+    """The reason why the files of a commit cannot be used; None: all are there.
 
     Args:
         files: to be committed.

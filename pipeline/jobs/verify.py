@@ -19,7 +19,7 @@ _RESULT = "partition int, rows long, total string"
 
 @dataclass(frozen=True, slots=True)
 class VerifyOptions:
-    """What is compared.
+    """The options of a comparison.
 
     Attributes:
         client: properties of the consumer, `bootstrap.servers` among them. May hold secrets.

@@ -1,4 +1,4 @@
-"""What one task of an export does on its executor: splits in, Parquet files out."""
+"""The work of one task of an export on its executor: splits in, Parquet files out."""
 
 from dataclasses import dataclass, field, replace
 
@@ -35,7 +35,7 @@ class WriteTask:
 
 @dataclass(frozen=True, slots=True)
 class TaskDone:
-    """What a task wrote.
+    """The result of a task.
 
     Attributes:
         lost: offsets that could not be read and were skipped; `reasons` has a sentence for each.

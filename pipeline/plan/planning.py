@@ -20,7 +20,7 @@ from pipeline.values import (
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a plan is made of, for one partition.
+    """The facts from which a partition's plan is made.
 
     Attributes:
         end: of the log (exclusive).

@@ -1,4 +1,4 @@
-"""What the thread that reads hands to the one that decodes: whole batches and what they are."""
+"""Groups of whole batches, from the thread that reads to the one that decodes."""
 
 from dataclasses import dataclass
 from struct import Struct
@@ -67,7 +67,7 @@ class TwoBuffers:
 
 
 class BatchFront(NamedTuple):
-    """What is at the front.
+    """The group at the front.
 
     Attributes:
         size_bytes: of the whole batches. All of the data where a length is impossible: the decoder

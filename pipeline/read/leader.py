@@ -156,7 +156,7 @@ class Leader:
     # ------------------------------------------------------------------ inside
 
     def _find(self) -> Address:
-        """Who leads now; remembered until an answer shows that it is another."""
+        """The present leader; remembered until an answer shows that it is another."""
         if self._address is None:
             self._address = self._look()
         return self._address

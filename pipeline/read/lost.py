@@ -13,7 +13,7 @@ _REASONS_MAX = 1_000
 
 @dataclass(slots=True)
 class LostOffsets:
-    """What a reader of splits had to skip; the caller makes one and reads it afterwards.
+    """Offsets that a reader of splits had to skip; the caller makes one and reads it afterwards.
 
     Attributes:
         count: offsets; of a part of a segment it is an estimate by bytes.
@@ -39,7 +39,7 @@ class LostOffsets:
 
 @dataclass(frozen=True, slots=True)
 class LossRule:
-    """What happens when offsets are gone.
+    """The action when offsets are gone.
 
     Attributes:
         is_error: `failOnDataLoss`.

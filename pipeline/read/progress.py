@@ -64,7 +64,7 @@ class Progress:
         retriable: type[Exception] | tuple[type[Exception], ...],
         patience_s: Callable[[BaseException], float],
     ) -> Retrying:
-        """What calls a function until it succeeds.
+        """Make an object that calls a function until it succeeds.
 
         The last error goes to the caller, and so does at once every error that is not `retriable`.
 

@@ -67,7 +67,7 @@ def _end(markers: list[int], first: int) -> int:
 
 
 def first_fetch_bytes(bytes_estimate: int | None, bytes_max: int) -> int:
-    """What the first fetch of a piece asks for.
+    """The first fetch of a piece.
 
     A broker fills an answer with what lies behind the piece, too.
 

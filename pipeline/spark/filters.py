@@ -1,4 +1,4 @@
-"""What Spark's filters say of partitions, offsets and times, so that less is planned.
+"""Bounds of partitions, offsets and times from Spark's filters, so that less is planned.
 
 Spark applies every filter again to the rows, so leaving one out is never wrong. Filters are known
 by the names of their classes: PySpark 4.0 has none. Must not know: segments, Spark.
@@ -36,7 +36,7 @@ class RowBounds:
 
 
 def bounds_of(filters: Iterable[Any]) -> RowBounds:
-    """What all of these filters together leave."""
+    """The bounds that all of these filters leave together."""
     wanted = RowBounds()
     for one in filters:
         column = getattr(one, "attribute", None)

@@ -49,7 +49,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a user asks of a batch or a stream.
+    """The options of a batch or a stream.
 
     Attributes:
         columns: in this order; None: those of Spark's Kafka source.

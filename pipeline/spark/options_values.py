@@ -59,7 +59,7 @@ def duration_ms(name: str, text: str) -> int:
 
 
 def one_of(name: str, text: str, allowed: Mapping[str, Any]) -> Any:
-    """What `allowed` has for the text, in any case."""
+    """The member of `allowed` for the text, in any case."""
     found = allowed.get(text.strip().lower())
     if found is None:
         raise _wrong(name, text, f"must be one of {', '.join(allowed)}")

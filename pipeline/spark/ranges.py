@@ -81,7 +81,7 @@ def resolve(
 def batch_ranges(
     start: Resolved, end: Resolved, *, start_is_named: bool
 ) -> tuple[dict[TopicPartition, OffsetRange], list[str]]:
-    """What a batch reads, and what of the wanted offsets cannot be there.
+    """The offsets that a batch reads, and the wanted ones that cannot be there.
 
     Args:
         start: of all partitions.
@@ -103,7 +103,7 @@ def stream_ranges(
     end: Mapping[TopicPartition, int],
     earliest_of_new: Mapping[TopicPartition, int],
 ) -> tuple[dict[TopicPartition, OffsetRange], list[str]]:
-    """What a micro-batch reads, and what is lost between the last one and its end.
+    """The offsets that a micro-batch reads, and those lost between the last one and its end.
 
     Args:
         start: end of the last micro-batch.

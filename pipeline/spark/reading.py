@@ -14,7 +14,7 @@ from pipeline.spark.stream_reader import PlainStreamReader
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """What `spark.read.format("tidemark")` reads with.
+    """The reader of `spark.read.format("tidemark")`.
 
     Raises:
         OptionError: an option or the schema is wrong, or filters cannot be pushed here.
@@ -32,7 +32,7 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRe
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
-    """What `spark.readStream.format("tidemark")` reads with; it checks all itself."""
+    """The reader of `spark.readStream.format("tidemark")`; it checks all itself."""
     return stream_reader_class()(options, schema)
 
 

@@ -29,7 +29,7 @@ from runtime.override import override
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What a task says when all its records are acknowledged."""
+    """The message of a task whose records are all acknowledged."""
 
     records: int
 
@@ -69,7 +69,7 @@ class StreamSink(_Sink, _ARROW_STREAM or DataSourceStreamWriter):  # type: ignor
 
 
 def writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceWriter:
-    """What `df.write.format("tidemark")` writes with.
+    """The writer of `df.write.format("tidemark")`.
 
     Raises:
         OptionError: options or columns are wrong, or the mode is overwrite.
@@ -85,7 +85,7 @@ def writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> D
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceStreamWriter:
-    """What `df.writeStream.format("tidemark")` writes with: Arrow from Spark 4.1 on.
+    """The writer of `df.writeStream.format("tidemark")`: Arrow from Spark 4.1 on.
 
     Args:
         options: of the user, and Spark's own.

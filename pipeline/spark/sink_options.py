@@ -1,4 +1,4 @@
-"""What a user may say of the sink, checked before a job starts.
+"""The options of the sink, checked before a job starts.
 
 Option names are those of Spark's Kafka sink and are case-insensitive. Must not know: Arrow, Spark,
 sockets.

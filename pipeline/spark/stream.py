@@ -1,4 +1,4 @@
-"""What a stream does on the driver between two micro-batches: offsets, limits, plans.
+"""The driver's work between two micro-batches: offsets, limits, plans.
 
 One instance lives as long as its query and keeps one log open, so that each micro-batch costs one
 question for the topics and one for their ends. It must never be sent anywhere.
@@ -90,7 +90,7 @@ class Stream:
         self._target = self._ends()
 
     def plan(self, start: Offsets, end: Offsets) -> tuple[Plan, Source] | None:
-        """What a micro-batch reads; None: nothing.
+        """The plan of a micro-batch; None: nothing.
 
         Raises:
             DataLossError: records between start and end are gone, and that is an error.

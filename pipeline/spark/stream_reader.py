@@ -30,7 +30,7 @@ _StreamOffsets = dict[str, dict[str, int]]
 
 
 class PlainStreamReader(Shipped, DataSourceStreamReader):
-    """What all versions have: every micro-batch takes all that is there."""
+    """The part of all Spark versions: every micro-batch takes all that is there."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         """Take options and schema; nothing is checked or opened yet."""

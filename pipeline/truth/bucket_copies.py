@@ -53,7 +53,7 @@ class Flaw(NamedTuple):
 
 @dataclass(slots=True)
 class Copies:
-    """What is there of one partition: complete copies by segment id, and flaws."""
+    """The copies of one partition: complete copies by segment id, and flaws."""
 
     complete: dict[bytes, RemoteLogSegmentMetadata] = field(default_factory=dict)
     flaws: list[Flaw] = field(default_factory=list)
@@ -225,7 +225,7 @@ class BucketCopies:
 
 
 def _differs(sizes: Mapping[str, int], base: str, manifest: Manifest) -> str | None:
-    """What a listing shows otherwise than the manifest says."""
+    """The differences between a listing and the manifest."""
     for suffix, facts in ((LOG_SUFFIX, manifest.log), (INDEXES_SUFFIX, manifest.indexes)):
         size = sizes.get(base + suffix)
         if size is None:
@@ -236,7 +236,7 @@ def _differs(sizes: Mapping[str, int], base: str, manifest: Manifest) -> str | N
 
 
 def contradiction(manifest: Manifest) -> str | None:
-    """What a manifest says that cannot be; None: nothing.
+    """A contradiction in a manifest; None: nothing.
 
     Its first leader epoch may begin behind its first offset: at what was the log start then.
     """

@@ -45,7 +45,7 @@ _ALONE = "the bucket is read alone: the range is that of the complete copies of 
 
 @dataclass(slots=True)
 class _Partition:
-    """What is known of a partition.
+    """The known state of a partition.
 
     Attributes:
         made_of: the copies that were there.
@@ -329,7 +329,7 @@ class BucketLog(TieredLog):
         return usable, chain
 
     def _refused(self, text: str) -> Sequence[str]:
-        """What becomes of a copy that cannot be used.
+        """The fate of a copy that cannot be used.
 
         Raises:
             DamagedDataError: unless lost data may be skipped.

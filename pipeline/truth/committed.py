@@ -1,4 +1,4 @@
-"""What a reader of committed records must know: aborted and open transactions of segments."""
+"""Facts for a reader of committed records: aborted and open transactions of segments."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What `__remote_log_metadata` says of some partitions, read by raw Fetch and kept.
+"""The records of `__remote_log_metadata` about some partitions, read by raw Fetch and kept.
 
 Every call reads on to the end of that moment. Records are validated by the broker's own code
 (`rlmm.fold`), in the topic's order, so this process knows exactly the segments that the tiers
@@ -103,7 +103,7 @@ class OneAhead(Generic[Q, A]):
 
 
 class DivergedError(NotNowError):
-    """What was read of a metadata partition is not what its log holds now."""
+    """The records read of a metadata partition are not those that its log holds now."""
 
 
 class _Question(NamedTuple):
@@ -171,7 +171,7 @@ class MetadataTopic:
         return self._indexes.setdefault(partition_key(partition), LiveIndex())
 
     def facts(self, partition: TopicIdPartition) -> PartitionFacts | None:
-        """What is known of a partition that was read; None: no record named it."""
+        """The known state of a partition that was read; None: no record named it."""
         count = len(self._asker.cluster.topics[REMOTE_LOG_METADATA_TOPIC].leaders)
         number = metadata_partition_for(partition, count)
         return self._store.facts(number, partition_key(partition))
@@ -317,7 +317,7 @@ class MetadataTopic:
 def _following(
     question: _Question, parts: Sequence[Any], ends: Mapping[int, int]
 ) -> _Question | None:
-    """What will be asked next if the answer is as it should be; None: nothing, or it is not."""
+    """The next question if the answer is as it should be; None: nothing, or it is not."""
     positions = dict(question.positions)
     for part in parts:
         if part.error_code or part.diverging_epoch.end_offset >= 0 or not part.records:

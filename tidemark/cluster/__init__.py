@@ -1,1 +1,1 @@
-"""What `topics`, `brokers` and `features` ask of a running cluster, over Kafka's APIs."""
+"""Questions of `topics`, `brokers` and `features` to a running cluster, over Kafka's APIs."""

@@ -1,4 +1,4 @@
-"""What commands ask of a cluster, over Kafka's APIs: any broker answers, or hands it on."""
+"""Questions of commands to a cluster, over Kafka's APIs: any broker answers, or hands it on."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -482,7 +482,7 @@ class Cluster:
         return refused
 
     def reassigning(self) -> dict[tuple[str, int], Reassigning]:
-        """What is being reassigned, by topic and partition."""
+        """The reassignments in progress, by topic and partition."""
         answer = self._ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, topics=None)
         _check(answer, "ListPartitionReassignments")
         return {

@@ -7,7 +7,7 @@ from tidemark.cluster.asking import BrokerState, LogDirectory
 from tidemark.cluster.moving import Place
 
 REPLICA_BYTES = 1 << 20
-"""What an empty replica counts, so that these are spread, too."""
+"""The weight of an empty replica, so that these are spread, too."""
 
 
 def found_directory(
@@ -69,7 +69,7 @@ def targets(path: str, directories: Sequence[LogDirectory]) -> dict[Place, str]:
 
 
 def _weights(one: LogDirectory, drained: LogDirectory) -> Iterator[int]:
-    """What each replica counts that is there, or will be."""
+    """The weight of each replica that is there, or will be."""
     for size in one.replicas.values():
         yield size + REPLICA_BYTES
     for place, size in one.arriving.items():

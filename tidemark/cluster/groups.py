@@ -1,4 +1,4 @@
-"""What commands ask about groups: brokers list them, their coordinators know the rest.
+"""Questions about groups: brokers list them, their coordinators know the rest.
 
 A coordinator that is moving, or is still reading its log, is asked again within the asker's
 deadline, as leaders are.
@@ -170,7 +170,7 @@ class Groups:
         return Coordinator(*self._asker.cluster.brokers.get(node, ("?", 0)), node)
 
     def offsets(self, group: str) -> dict[TopicPartition, int]:
-        """What the group has committed: the next offset to read, by partition."""
+        """The offsets that the group has committed: the next offset to read, by partition."""
         cls = codec.request(ApiKey.OFFSET_FETCH).cls
         body = cls(groups=[cls.Groups(group_id=group, topics=None)])
 
@@ -311,7 +311,7 @@ def _member(one: Any, protocol_type: str) -> Member:
 
 
 def _given(member: Any) -> frozenset[TopicPartition]:
-    """What the coordinator has given to a member of a group of KIP-848."""
+    """The partitions that the coordinator has given to a member of a group of KIP-848."""
     return frozenset(
         TopicPartition(one.topic_name, number)
         for one in member.assignment.topic_partitions
@@ -320,7 +320,7 @@ def _given(member: Any) -> frozenset[TopicPartition]:
 
 
 def _assigned(assignment: bytes) -> frozenset[TopicPartition] | None:
-    """What a consumer's leader has given it: bytes of the clients, which nobody has checked."""
+    """The partitions that a consumer's leader has given it: bytes of clients, not validated."""
     if not assignment:
         return frozenset()
     version = min(int.from_bytes(assignment[:2], "big"), _ASSIGNMENT_VERSION_MAX)

@@ -1,4 +1,4 @@
-"""What `tidemark groups describe` says: how far a group has read, and who reads. Pure.
+"""Output of `tidemark groups describe`: how far a group has read, and who reads. Pure.
 
 Columns have the names that Kafka's consumer-groups tool gives them; GROUP stands above, once.
 """

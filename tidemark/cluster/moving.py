@@ -16,7 +16,7 @@ part, which is what a move copies."""
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What plans are made of.
+    """The facts from which plans are made.
 
     Attributes:
         everything: all partitions.
@@ -31,11 +31,11 @@ class Facts:
     going: Mapping[Place, Reassigning]
 
     def leaving(self, broker_id: int) -> dict[Place, Reassigning]:
-        """What is being reassigned and takes a replica away from a broker."""
+        """The reassignments that take a replica away from a broker."""
         return {place: one for place, one in self.going.items() if broker_id in one.removing}
 
     def arriving(self, broker_id: int) -> dict[Place, Reassigning]:
-        """What is being reassigned and gives a replica to a broker."""
+        """The reassignments that give a replica to a broker."""
         return {place: one for place, one in self.going.items() if broker_id in one.adding}
 
     def settled(self, one: PartitionState) -> tuple[int, ...]:
@@ -70,7 +70,7 @@ class Loads:
     """How full brokers are: bytes on their disks, and a little for each replica."""
 
     _REPLICA_BYTES = 1 << 20
-    """What an empty replica counts, so that these are spread, too."""
+    """The weight of an empty replica, so that these are spread, too."""
 
     def __init__(self, facts: Facts) -> None:
         """Count what will be there once all that continues is complete."""
@@ -89,7 +89,7 @@ class Loads:
         return max((self._sizes.get(each, {}).get(place, 0) for each in one.replicas), default=0)
 
     def weight(self, one: PartitionState) -> int:
-        """What one of its replicas counts."""
+        """The weight of one of its replicas."""
         return self.bytes_of(one) + self._REPLICA_BYTES
 
     def moved(self, one: PartitionState, source: int, target: int) -> None:

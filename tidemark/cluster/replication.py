@@ -13,7 +13,7 @@ from tidemark.cluster.moving import settled
 
 @dataclass(frozen=True, slots=True)
 class RaisedFactor:
-    """What is to be asked for.
+    """The reassignments to ask for.
 
     Attributes:
         wanted: of the partitions that have fewer replicas.

@@ -13,7 +13,7 @@ _TOPIC: Final = re.compile(r"(?P<topic>[^:]+)(?::(?P<numbers>\d+(?:,\d+)*))?", r
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of the partitions; offsets by partition, ends exclusive."""
+    """The known offsets of the partitions; offsets by partition, ends exclusive."""
 
     committed: Mapping[TopicPartition, int]
     starts: Mapping[TopicPartition, int]

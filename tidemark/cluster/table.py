@@ -9,7 +9,7 @@ from typing import Final
 _GAP: Final = 2
 _NARROWEST: Final = 8
 NONE: Final = "-"
-"""What stands for a value that there is not, as in Kafka's tools."""
+"""The text for a missing value, as in Kafka's tools."""
 
 
 def table(

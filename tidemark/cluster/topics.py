@@ -1,4 +1,4 @@
-"""What `tidemark topics` and `tidemark configs` print of topics and their settings.
+"""Output of `tidemark topics` and `tidemark configs` about topics and their settings.
 
 Columns have the names that Kafka's tools give them. DIFFERS: of the settings only those that were
 set for the topic itself are shown; Kafka's tool also repeats what the broker's file says.

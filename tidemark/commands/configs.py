@@ -32,7 +32,7 @@ def command() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What has the settings.
+    """The resource that has the settings.
 
     Attributes:
         name: the topic, or the broker's id; "": what all brokers share.

@@ -146,7 +146,7 @@ def _said(
 
 
 def _again(rest: list[str], data: Path, configs: list[BrokerConfig], port: int) -> str:
-    """What was typed, with another port, and with other data where a node has them in use."""
+    """The command line with another port, and with other data where a node has them in use."""
     arguments = ["dev", "--port", str(port)]
     if any(map(_are_in_use, configs)):
         arguments += ["--data", f"{data}-{port}"]
@@ -183,7 +183,7 @@ def _say_ready(
 def _say_ready_at_start(
     data: Path, say_ready: Callable[[], None]
 ) -> "Callable[[ServerProcess], None]":
-    """What a start without a seed has called when clients are served."""
+    """The callback of a start without a seed, called when clients are served."""
 
     def started(_: "ServerProcess") -> None:
         _warn_of_half_a_topic(data)

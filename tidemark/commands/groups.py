@@ -189,7 +189,7 @@ def reset_command(
 def _plan(
     groups: Groups, group: str, topics: Sequence[str], given: dict[str, Any]
 ) -> list[Planned]:
-    """What --execute would set."""
+    """The offsets that --execute would set."""
     try:
         chosen = [parse_topic(one) for one in topics]
     except ValueError as error:

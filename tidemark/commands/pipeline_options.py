@@ -1,4 +1,4 @@
-"""What the commands of `tidemark pipeline` share: where the log is, Spark, and progress lines."""
+"""Options of all `tidemark pipeline` commands: place of the log, Spark, progress lines."""
 
 import re
 import sys

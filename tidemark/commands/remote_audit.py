@@ -118,7 +118,7 @@ def command(
 
 
 def exit_code(totals: Totals, deletion: Deletion) -> int:
-    """What the command ends with."""
+    """The exit code of the command."""
     if totals.unchecked_count or deletion.refused is not None:
         return FAILED
     return FINDINGS if totals.findings_count > len(deletion.deleted) else CLEAN

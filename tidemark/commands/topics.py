@@ -258,7 +258,7 @@ def _deleted(
 
 
 def _settings(cluster: Cluster, names: Sequence[str]) -> Mapping[str, dict[str, str]]:
-    """What was set for the topics themselves."""
+    """The settings of the topics themselves."""
     kind = ResourceType.TOPIC
     return {
         name: {one.name: one.value or "" for one in own_settings(kind, name, found)}

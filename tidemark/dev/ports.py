@@ -91,7 +91,7 @@ def _can_bind(family: int, place: object) -> bool:
 
 
 def _addresses(config: BrokerConfig) -> Iterator[tuple[str, Address]]:
-    """What each is for, and where; those that may be any port are excluded."""
+    """The use and the address of each port; those that may be any port are excluded."""
     controllers = set(config.controller_listener_names)
     for one in config.listeners:
         if one.port:

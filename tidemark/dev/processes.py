@@ -46,7 +46,7 @@ class NodeProcess:
 
     @property
     def log_file(self) -> Path:
-        """What it says, of all its starts."""
+        """The log file of a node, with all its starts."""
         return self.home / LOG
 
     @property

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 HOST: Final = "127.0.0.1"
 HTTP_ABOVE: Final = 372
-"""What a lone node's port of the pages is above that for clients: 9464 above 9092."""
+"""The distance of a lone node's port of the pages from that for clients: 9464 above 9092."""
 PORT_MAX: Final = 65_535 - HTTP_ABOVE
 CONTROLLERS_MAX: Final = 5
 BROKER_ID: Final = 11

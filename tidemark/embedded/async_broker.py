@@ -164,12 +164,12 @@ class AsyncBroker:
 
     @property
     def log_file(self) -> Path:
-        """What the (first) broker has said so far; logs of other nodes lie beside it."""
+        """The log of the (first) broker; logs of other nodes lie beside it."""
         return self._broker.log_file
 
     @property
     def log_files(self) -> dict[int, Path]:
-        """What each node has said, by its id."""
+        """The log file of each node, by its id."""
         return self._broker.log_files
 
     def producer(self, **config: Any) -> "Producer":

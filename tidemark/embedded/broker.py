@@ -393,12 +393,12 @@ class Broker:
 
     @property
     def log_file(self) -> Path:
-        """What the (first) broker has said so far; logs of other nodes lie beside it."""
+        """The log of the (first) broker; logs of other nodes lie beside it."""
         return self._nodes.log_file(self.data_dir, self._nodes.brokers[0])
 
     @property
     def log_files(self) -> dict[int, Path]:
-        """What each node has said, by its id."""
+        """The log file of each node, by its id."""
         return {one: self._nodes.log_file(self.data_dir, one) for one in self._nodes.ids}
 
     # -- clients, of confluent_kafka

@@ -31,7 +31,7 @@ _CONSUMER: Final = _QUICK | {
 _WITH_UNDERSCORES: Final = frozenset(
     {"log_level", "on_commit", "on_delivery", "ssl_ca", "ssl_certificate", "ssl_key"}
 )
-"""What the client calls so itself, beside its callbacks such as `error_cb`."""
+"""Settings that take a callback, beside those whose name ends so, such as `error_cb`."""
 _GROUPLESS: Final = "tidemark-no-group"
 TOPIC_S_MAX: Final = 30.0
 _PROBE: Final = "tidemark-probe"

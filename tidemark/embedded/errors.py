@@ -1,4 +1,4 @@
-"""What goes wrong with a broker in a test suite; of no package of ours, which would be imported."""
+"""Errors of a broker in a test suite; of no package of ours, which would be imported."""
 
 
 class BrokerError(Exception):

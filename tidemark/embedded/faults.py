@@ -229,7 +229,7 @@ class Faults:
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:
-    """What a caller said, of the arguments of a method."""
+    """The arguments that a caller gave to a method."""
     return {
         name: value for name, value in arguments.items() if name != "self" and value is not None
     }

@@ -1,4 +1,4 @@
-"""What the nodes of a test suite have warned of since a place in their logs."""
+"""WARNING lines of the nodes of a test suite since a place in their logs."""
 
 import re
 from collections.abc import Iterator, Mapping

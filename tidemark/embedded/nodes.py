@@ -104,7 +104,7 @@ class Nodes:
         return self._control_addresses[node_id]
 
     def log_file(self, data: Path, node_id: int) -> Path:
-        """What a node says, of all its starts."""
+        """The log file of a node, with all its starts."""
         number = node_id - self.brokers[0]
         name = f"controller-{node_id}" if node_id in self.controllers else broker_name(number)
         return data / f"{name}.log"

@@ -34,7 +34,7 @@ class FormatError(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class Formatted:
-    """What the format step did.
+    """The result of the format step.
 
     Attributes:
         directories: those that were formatted now.

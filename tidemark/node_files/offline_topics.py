@@ -1,4 +1,4 @@
-"""What the metadata log of this node says of a topic, read beside a running or a stopped broker.
+"""A topic in the metadata log of this node, read beside a running or a stopped broker.
 
 Nothing is repaired or removed.
 """
@@ -36,7 +36,7 @@ from runtime.rng import SystemRng
 
 
 class OfflineLogError(TidemarkError):
-    """What is asked for cannot be found in the files of this node."""
+    """The files of this node do not have what is asked for."""
 
 
 def partition_of(topic: str, partition: int) -> TopicPartition:
@@ -92,7 +92,7 @@ def _snapshots(config: BrokerConfig, disk: Disk) -> SnapshotFiles:
 
 
 def log_config(config: BrokerConfig, topic: str, disk: Disk) -> LogConfig:
-    """What the logs of a topic obey.
+    """The settings of the logs of a topic.
 
     Raises:
         OfflineLogError: the metadata has no such topic, or is not here.

@@ -85,7 +85,7 @@ class SplitError(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What the new cluster is made of.
+    """The parts of the new cluster.
 
     Attributes:
         into: holds everything that was made.

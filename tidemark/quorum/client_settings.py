@@ -40,7 +40,7 @@ class ClientSettings:
     security: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def client(self, bootstrap: str) -> BlockingClient:
-        """One that asks these addresses; nothing is opened yet."""
+        """A client that asks these addresses; nothing is opened yet."""
         return BlockingClient(bootstrap, self.client_id, **self.security)
 
 

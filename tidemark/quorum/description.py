@@ -40,7 +40,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumDescription:
-    """What a leader said.
+    """The answer of a leader.
 
     Attributes:
         high_watermark: first offset that is not committed (exclusive end); -1 unknown.

@@ -24,7 +24,7 @@ _NAME_WIDTH: Final = 24
 
 
 def status_text(quorum: QuorumDescription) -> str:
-    """What `describe --status` prints.
+    """The output of `describe --status`.
 
     MaxFollowerLag is in records, of the voter whose log is the shortest; MaxFollowerLagTimeMs is
     how long ago it had everything, 0 for the leader itself, -1 if that is not known.
@@ -64,7 +64,7 @@ def _status(quorum: QuorumDescription) -> dict[str, object]:
 
 
 def replication_json(quorum: QuorumDescription) -> dict[str, object]:
-    """What `replication_text` says, for programs; times are ms since 1970, -1 unknown."""
+    """The content of `replication_text`, for programs; times are ms since 1970, -1 unknown."""
     rows = [
         {
             "node_id": one.id,
@@ -81,7 +81,7 @@ def replication_json(quorum: QuorumDescription) -> dict[str, object]:
 
 
 def replication_text(quorum: QuorumDescription, now_ms: int | None = None) -> str:
-    """What `describe --replication` prints: a line a replica, the leader first.
+    """The output of `describe --replication`: a line a replica, the leader first.
 
     Args:
         quorum: as described.

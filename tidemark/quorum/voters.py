@@ -107,7 +107,7 @@ def removing(key: ReplicaKey) -> VoterQuestion:
 
 
 def added_text(voter: Voter, *, dry_run: bool) -> str:
-    """What is said of an addition, as Kafka's tool says it."""
+    """The text about an addition, in the words of Kafka's tool."""
     places = ", ".join(
         f"{one.name}://{f'[{one.host}]' if ':' in one.host else one.host}:{one.port}"
         for one in voter.endpoints
@@ -118,6 +118,6 @@ def added_text(voter: Voter, *, dry_run: bool) -> str:
 
 
 def removed_text(key: ReplicaKey, *, dry_run: bool) -> str:
-    """What is said of a removal."""
+    """The text about a removal."""
     done = "DRY RUN of removing" if dry_run else "Removed"
     return f"{done} KRaft controller {key.id} with directory id {uuid_to_text(key.directory_id)}"

@@ -210,7 +210,7 @@ class RecordsClient:
             raise ClusterError(f"there is no partition {asked} of {topic}: it has {has}")
 
     def bounds(self, topic: str, partitions: list[int]) -> dict[int, Bounds]:
-        """What partitions hold; for a consumer that reads committed records: of those.
+        """The bounds of partitions; for a consumer that reads committed records: of those.
 
         Raises:
             ClusterError: one has no leader in time, or may not be read.
@@ -262,5 +262,5 @@ def _said(error: Any) -> str:
 
 
 def _reason(text: str) -> str:
-    """What librdkafka says of a connection, without its name for it and the state it is in."""
+    """The text of librdkafka about a connection, without its name for it and the state it is in."""
     return text.partition(": ")[2].partition(" (after ")[0] or text

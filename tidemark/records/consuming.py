@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to read.
+    """The records to read.
 
     Attributes:
         place: where to begin; in a group: where it has committed nothing.

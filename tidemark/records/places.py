@@ -66,7 +66,7 @@ Place = Word | int | FromEnd | AtTime
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a partition holds: from `start` (inclusive) to `end` (exclusive)."""
+    """The bounds of a partition: from `start` (inclusive) to `end` (exclusive)."""
 
     start: int
     end: int
@@ -206,7 +206,7 @@ def _start(place: Word | FromEnd | AtTime, held: Bounds, at_time: int | None) ->
 
 
 def describe(topic: str, held: Mapping[int, Bounds]) -> str:
-    """What partitions hold, in a few words: a sentence's second half."""
+    """The bounds of partitions, in a few words: a sentence's second half."""
     shown = [
         f"{topic}-{one} is empty at offset {bounds.end}"
         if bounds.start >= bounds.end

@@ -28,7 +28,7 @@ _ALL: Final = ("all", "-1")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to write.
+    """The records to write.
 
     Attributes:
         partition: of all records; None: by their keys, as Java's clients do it.
@@ -43,7 +43,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the lines.
+    """The result for the lines.
 
     Attributes:
         acknowledged: by brokers, as `acks` says; of `acks=0`, which no broker answers: sent.
@@ -143,7 +143,7 @@ class _Wait:
         self._said_s, self._acknowledged = -_SAY_S, 0
 
     def noting(self, line: int) -> Callable[[Any, Any], None]:
-        """What a line's delivery has called."""
+        """The callback of a line's delivery."""
 
         def done(error: Any, _message: Any) -> None:
             why = None if error is None else self._client.explain(error)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 
 class Ahead:
-    """What is left to take of some partitions.
+    """The offsets that are still to be taken of some partitions.
 
     Attributes:
         taken: so many records so far.

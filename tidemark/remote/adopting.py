@@ -119,7 +119,7 @@ def segments_of(found: Inspection, disk: Disk) -> list[LogSegment]:
 
 
 def end_lines(found: Found, decided: EndAdoption) -> Iterator[str]:
-    """What adopting an end means, for the question."""
+    """The effect of adopting an end, for the question."""
     adopted, log = decided.adopted, found.log
     yield f"{found.name} in {found.directory}"
     yield f"  local records now:  offsets {log.local_log_start_offset} to {log.log_end_offset - 1}"

@@ -1,4 +1,4 @@
-"""What a log is to be whose end or epoch chain is lost: the deciding of `remote adopt`. Pure.
+"""The target of a log whose end or epoch chain is lost: the deciding of `remote adopt`. Pure.
 
 Log end: no offset that was given is given again, so the log ends at the highest offset that is
 proved to have been given, or above. What finished segments hold stays readable: where they continue
@@ -189,7 +189,7 @@ def _doubled(log: LogDescription, history: PartitionHistory) -> tuple[int, int]:
 
 
 def _finished_spans(history: PartitionHistory) -> list[lineage.Span]:
-    """What finished segments of no given up lineage hold, ascending by offset."""
+    """The offsets of finished segments of no given up lineage, ascending."""
     spans = [
         span
         for segment in history.segments

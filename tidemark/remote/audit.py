@@ -30,7 +30,7 @@ SUFFIXES = (LOG_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX)
 
 
 class Kind(Enum):
-    """What can be wrong."""
+    """The faults that an audit finds."""
 
     MISSING = "missing"
     """FINISHED in the metadata, and an object is not in the store: reads fail."""
@@ -108,7 +108,7 @@ def layout_bases(metadata: RemoteLogSegmentMetadata) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What was seen of one partition.
+    """The observations of one partition.
 
     Attributes:
         is_known: a record of the metadata topic names it; also long after its topic was deleted.
@@ -176,7 +176,7 @@ def _started(
 
 
 def _duplicates(still: Sequence[SegmentEntry]) -> Iterator[Finding]:
-    """What the overlap rule gives up, of segments that count as copies for every lineage.
+    """The segments that the overlap rule gives up, of those that count as copies for every lineage.
 
     One that continues where another lineage has a later epoch is none for that one: its leader
     copies what is below once more (`lineage.superseded`).

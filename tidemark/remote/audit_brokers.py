@@ -1,4 +1,4 @@
-"""What an audit says of each broker: the partitions that it leads, and its claim on the store.
+"""Each broker in an audit: the partitions that it leads, and its claim on the store.
 
 The tier of a partition's leader copies and deletes, so a finding counts for the leader's broker. A
 broker without a claim has never written to this store: its tier is off, or its settings name

@@ -58,7 +58,7 @@ _REPORT_EVERY = 1_000
 
 @dataclass(slots=True)
 class Totals:
-    """What an audit has seen.
+    """The observations of an audit.
 
     Attributes:
         findings: by kind.
@@ -95,7 +95,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class AuditScope:
-    """What to audit, and how.
+    """The scope of an audit, and its method.
 
     Attributes:
         topics: only topics of these names, deleted ones too; empty: everything.

@@ -26,7 +26,7 @@ METADATA_CACHE = "remote-log-metadata"
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What store and files say.
+    """The claims in store and files.
 
     Attributes:
         found: the store's claim; None: it holds none, or a damaged one.

@@ -30,7 +30,7 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of reading a segment.
+    """The result of reading a segment.
 
     Attributes:
         kind: what is wrong, None where nothing is known to be.

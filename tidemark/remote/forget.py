@@ -35,7 +35,7 @@ class ForgetRefusedError(ClusterError):
 
 @dataclass(frozen=True, slots=True)
 class RemoteData:
-    """What the remote metadata say of one topic id.
+    """The remote metadata of one topic id.
 
     Attributes:
         topic: the name in its records.
@@ -151,7 +151,7 @@ def ask(
 
 
 def undo_text(found: RemoteData, *, cluster_id: str, now_ms: int) -> str:
-    """What is changed, how to take it back, and all that the metadata know of the segments."""
+    """The change, the way to undo it, and all metadata of the segments."""
     topic_id = uuid_to_text(found.topic_id)
     content = {
         "what": f"topic id {topic_id} counts as removed; the brokers delete its remote data",

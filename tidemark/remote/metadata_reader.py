@@ -145,7 +145,7 @@ class MetadataReader:
             yield from self._store.all_facts(number)
 
     def facts(self, partition: TopicIdPartition) -> PartitionFacts | None:
-        """What is known of a user partition; None: no record ever named it."""
+        """The known state of a user partition; None: no record ever named it."""
         return self._store.facts(self._number_of(partition), partition_key(partition))
 
     def entries(self, partition: TopicIdPartition) -> list[SegmentEntry]:
@@ -174,7 +174,7 @@ class MetadataReader:
         return int(high)
 
     def _poll(self, behind: set[int]) -> dict[int, list[TopicRecord | ReachedEnd]]:
-        """What has come, by metadata partition."""
+        """The records that have come, by metadata partition."""
         stretches: dict[int, list[TopicRecord | ReachedEnd]] = {}
         message, count = self._consumer.poll(_POLL_S), 0
         while message is not None:

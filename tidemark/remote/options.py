@@ -18,7 +18,7 @@ DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 """Where `tidemark dev` listens."""
 BOOTSTRAP_VARIABLE: Final = "TIDEMARK_BOOTSTRAP_SERVER"
 NAMES_A_BROKER: Final = f"--bootstrap-server or {BOOTSTRAP_VARIABLE} names a broker"
-"""What to do where nobody listens."""
+"""The remedy where no process listens."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])  # Any: click gives what the options say
 

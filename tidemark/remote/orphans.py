@@ -53,7 +53,7 @@ class Permission(Protocol):
 
 @dataclass(slots=True)
 class Deletion:
-    """What became of the orphans.
+    """The result for the orphans.
 
     Attributes:
         refused: why nothing was touched, None where something might have been.
@@ -128,7 +128,7 @@ def why_not_trusted(totals: Totals) -> str | None:
 
 
 def store_now_ms(storage: RemoteStorageManager, lister: ObjectLister) -> int:
-    """What the store's clock says: the time of a tiny segment that is copied and deleted again.
+    """The time on the store's clock: the time of a tiny segment that is copied and deleted again.
 
     Raises:
         RemoteStorageError: it could not be copied, or not be found.

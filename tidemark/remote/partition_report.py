@@ -1,4 +1,4 @@
-"""What there is to say of one partition's tiers: segments, sums, and what is wrong, in words. Pure.
+"""The report of one partition's tiers: segments, sums, and what is wrong, in words. Pure.
 
 Problems are said of what clients can reach, from the log start on, and of segments in
 COPY_SEGMENT_FINISHED: copies and deletions under way are not wrong.

@@ -38,7 +38,7 @@ class Beginning:
     local_end: int
 
     def lines(self, partition: PartitionState) -> Iterator[str]:
-        """What it means, for the question."""
+        """The effect, for the question."""
         yield f"{partition}, led by broker {partition.leader}"
         yield f"  new records begin:  at offset {self.end}"
         yield f"  from the store:     what it has of the offsets below {self.remote_end}"

@@ -33,7 +33,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """What is shown of one topic."""
+    """The lines about one topic."""
 
     topic: str
     topic_id: bytes

@@ -1,4 +1,4 @@
-"""What the tools need of a running cluster, opened together and closed together."""
+"""The parts of a running cluster that the tools use, opened together and closed together."""
 
 import logging
 import tempfile

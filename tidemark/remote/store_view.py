@@ -52,7 +52,7 @@ class StoreView:
 
     @property
     def listed(self) -> Listed:
-        """What was taken."""
+        """The objects that were taken."""
         return Listed(self._objects, self._size_bytes)
 
     def add(self, one: StoredObject) -> None:
@@ -83,7 +83,7 @@ class StoreView:
             yield TopicIdPartition(bytes(topic_id), partition, topic)
 
     def held(self, partition: TopicIdPartition) -> dict[str, Held]:
-        """What the store holds of a partition, by base name."""
+        """The objects of a partition in the store, by base name."""
         rows = self._db.execute(
             "SELECT base, topic, segment_id, start_offset, suffix, size, modified_ms FROM held"
             " WHERE topic_id = ? AND partition = ? ORDER BY base",

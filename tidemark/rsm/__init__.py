@@ -1,1 +1,1 @@
-"""What `tidemark rsm` does with storage plugins, below the command line."""
+"""Work of `tidemark rsm` with storage plugins, below the command line."""

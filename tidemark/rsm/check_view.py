@@ -1,4 +1,4 @@
-"""What `tidemark rsm check` found: lines and figures for people, JSON for programs."""
+"""Output of `tidemark rsm check`: lines and figures for people, JSON for programs."""
 
 import re
 from collections import Counter
@@ -77,7 +77,7 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def line_of(outcome: Outcome) -> str:
-    """What became of a promise, for people; coloured."""
+    """The result of a promise, for people; coloured."""
     color = _COLORS[outcome.verdict]
     mark = click.style(_MARKS[outcome.verdict], fg=color, bold=outcome.verdict is Verdict.BROKEN)
     lines = [mark + " " * (_MARK_CHARS - len(_MARKS[outcome.verdict])) + outcome.sentence]
@@ -95,7 +95,7 @@ def settings_named(report: Report) -> list[str]:
 
 
 def summary(report: Report) -> Group:
-    """What follows the lines of the promises, ready to print."""
+    """The text below the lines of the promises, ready to print."""
     parts: list[Table | Text] = [Text()]
     if report.speed is not None:
         parts += [_speed(report.speed), Text()]

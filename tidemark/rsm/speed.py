@@ -32,7 +32,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What was measured; MB are 10^6 bytes.
+    """The measurements; MB are 10^6 bytes.
 
     Attributes:
         segment_bytes: size of the segments that were copied and read whole.

@@ -212,7 +212,7 @@ class _Reader:
         return found
 
     def _text(self, node: Any, where: str) -> str:
-        """What a plain value says as it is written; topics may be called 007 or yes."""
+        """The text of a plain value, as it is written; topics may be called 007 or yes."""
         if node.id != "scalar" or not node.value:
             raise self._wrong(node, f"{where}: must be a plain value")
         return str(node.value)

@@ -1,4 +1,4 @@
-"""What was found of a cluster. Knows neither sockets nor what is good or bad."""
+"""Observations of a cluster. Knows neither sockets nor what is good or bad."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ VOTERS_KEY: Final = "controller.quorum.voters"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What the health page of a node says.
+    """The content of a node's health page.
 
     Attributes:
         status: green, yellow or red; "" where nobody could read it.

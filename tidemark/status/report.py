@@ -238,7 +238,7 @@ def _of_controller(node: NodeFacts, quorum: QuorumDescription | None) -> list[Re
 
 
 def _of_broker(node: NodeFacts, facts: ClusterFacts) -> tuple[list[Reason], list[Reason]]:
-    """What is unhealthy and what is yellow."""
+    """The lines that are unhealthy and those that are yellow."""
     unhealthy, yellow = [], []
     if node.is_fenced:
         text = f"broker {node.id} is fenced: the active controller takes no heartbeat from it"
