@@ -1,4 +1,4 @@
-"""Part `loss`: how long nobody takes changes when the active controller ends."""
+"""Part `loss`: how long changes are not taken when the active controller ends."""
 
 import asyncio
 import statistics

@@ -1,6 +1,6 @@
 """LocalStack's S3 in this process; start.py runs it with the interpreter of its environment.
 
-Everything the outside can see is fixed here: listens on 127.0.0.1 alone, calls nobody over the
+Everything the outside can see is fixed here: listens on 127.0.0.1 alone, makes no call over the
 network, writes below --data alone, ends with its parent. Three settings have no public knob in
 4.13.1 and are set in its modules, and one of its locks is repaired there; the exact pin makes that
 safe.

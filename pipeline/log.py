@@ -61,7 +61,7 @@ class TieredLog(Protocol):
     def epochs_before(
         self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """The leader epoch of the record before each offset; None where nobody can say.
+        """The leader epoch of the record before each offset; None where it is unknown.
 
         Offset and epoch name a record: where another epoch is found later, the log was replaced.
         """

@@ -13,7 +13,7 @@ def open_log(where: Where) -> TieredLog:
 
     Raises:
         OptionError: neither a cluster nor a store is named, or a setting is wrong.
-        ClusterError: nobody answers.
+        ClusterError: no broker answers.
         StoreUnreachableError: the store cannot be used from here.
     """
     clock = SystemClock()

@@ -82,7 +82,7 @@ async def for_ever(life: Life, client: Soaked) -> None:
 
 
 async def never_closed(client: Soaked) -> None:
-    """The planted leak: connections that are used now and then, so that nobody closes them."""
+    """The planted leak: connections that are used now and then, so that they are not closed."""
 
     async def used() -> None:
         with await client.line() as line:

@@ -94,7 +94,7 @@ class Housekeeping:
         except (OSError, KafkaError) as error:
             outage.failed(error)
         except Exception:
-            # Nobody asks for the result of a pass: it would be lost, and the next one comes anyway.
+            # The result of a pass is not asked for, and the next pass comes anyway.
             log.exception(Incident.DEFECT.line(what=f"task {task.name} failed"))
         else:
             outage.succeeded()

@@ -235,7 +235,7 @@ class _Validator:
         """Whether a segment stays although offsets are missing before it."""
         first, end = self.end, segment.base_offset
         if end <= (self.survey.log_start or 0):
-            return True  # a deletion that a power cut undid in part: nobody reads below the start
+            return True  # a deletion that a power cut undid in part: no reader goes below the start
         if self._is_sparse() or self.survey.accepted.knows_hole(first, end):
             return True
         if not was_cut:

@@ -89,7 +89,7 @@ class Asker:
             deadline_s: None: that of all questions.
 
         Raises:
-            ClusterError: nobody answers.
+            ClusterError: no broker answers.
         """
         self._names = None if names is None else frozenset(names)
         self._cluster = None

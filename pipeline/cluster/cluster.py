@@ -39,7 +39,7 @@ _NOT_NOW = {
 
 
 class NotNowError(ClusterError):
-    """Nobody can answer for the partition at the moment."""
+    """No broker can answer for the partition at the moment."""
 
 
 class UnknownTopicError(ClusterError):
@@ -129,7 +129,7 @@ def look(
         address: the broker to ask; None: any.
 
     Raises:
-        ClusterError: nobody answers.
+        ClusterError: no broker answers.
     """
     request = codec.request(ApiKey.METADATA).cls
     wanted = None if names is None else [request.Topics(name=name) for name in sorted(set(names))]

@@ -156,10 +156,10 @@ def broker_settings(asker: Asker) -> dict[str, str]:
 
 
 def tiered_topics(asker: Asker, topics: Iterable[str]) -> set[str]:
-    """Those of the topics whose `remote.storage.enable` is true, or that nobody may look at.
+    """Those of the topics whose `remote.storage.enable` is true, or whose setting may not be read.
 
     Raises:
-        ClusterError: nobody answers.
+        ClusterError: no broker answers.
     """
     names = sorted(topics)
 

@@ -1,6 +1,6 @@
 """The headers of all batches of a group at once: walked, checked, and which of them hold rows.
 
-Every header and every checksum is validated, also of batches whose rows nobody wants. Must not
+Every header and every checksum is validated, also of batches whose rows are not asked for. Must not
 know: records, Arrow.
 """
 

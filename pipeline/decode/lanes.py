@@ -1,6 +1,6 @@
 """Finds where each record of many batches begins; a long one is walked from several places.
 
-Where a record begins in the middle of a batch nobody knows, so it is guessed: a few records that
+Where a record begins in the middle of a batch is unknown, so it is guessed: a few records that
 follow each other there, with rising offsets, are taken for true. No guess is trusted: the walk
 from a place must arrive exactly at the next one, and the walk from the true beginning of the batch
 proves them all. Where it does not, the caller walks step by step.

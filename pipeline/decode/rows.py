@@ -26,7 +26,7 @@ _MS_MAX = np.iinfo(np.int64).max // 1000
 def read_rows(
     piece: Piece, origin: Origin, keep: Keep, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Decode the records of a piece; all are validated, also those that nobody wants.
+    """Decode the records of a piece; all are validated, also those not asked for.
 
     Raises:
         WrongRecordsError: some record of the piece is hostile.

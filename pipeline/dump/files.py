@@ -108,7 +108,7 @@ def complete_or_nothing(path: Path) -> Iterator[BinaryIO]:
         return
     try:
         fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    except OSError as error:  # it names the temporary file, which nobody asked for
+    except OSError as error:  # it names the temporary file, which the user did not name
         raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         with open(fd, "wb") as out:

@@ -163,7 +163,7 @@ class DeltaLakeTable(Table):
     def named_files(self, after: int) -> set[str]:
         """All of the newest version, whose log is read in any case.
 
-        Files that older versions alone name are removed by nobody but a vacuum.
+        Files that older versions alone name are removed by a vacuum alone.
         A run's files are added once and may be rewritten later; then they are gone from the newest
         version while its marker cannot be there any more.
         """

@@ -113,7 +113,7 @@ def export(spark: Any, options: ExportOptions, ledger: Ledger, say: Say | None =
         DataLossError: offsets were deleted before they were exported.
         OvertakenError: another export to this target began; the runs before are committed.
         JobFailedError: a task failed.
-        OptionError: the target holds something else, or nobody is named who knows the tail.
+        OptionError: the target holds something else, or no broker is named that knows the tail.
     """
     _check_tail(options)
     with closing(open_log(options.where)) as log:

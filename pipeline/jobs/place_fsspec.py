@@ -136,7 +136,7 @@ class S3Place(_FsspecPlace):
         """The first call of every export.
 
         Raises:
-            StoreUnreachableError: no credentials, or nobody answers.
+            StoreUnreachableError: no credentials, or no broker answers.
         """
         from botocore.exceptions import BotoCoreError
 

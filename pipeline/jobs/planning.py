@@ -114,7 +114,7 @@ def check_lineage(
         topic: for messages.
         committed: next offset by partition.
         epochs: leader epoch of the record before it, as it was exported.
-        found: the same as the log has it now; None where nobody can say.
+        found: the same as the log has it now; None where it is unknown.
 
     Raises:
         DataLossError: it has others.

@@ -74,7 +74,7 @@ class Table(Protocol):
         With no files it is a fence: the epoch grows, and nothing else changes.
 
         Raises:
-            CommitConflictError: nothing was committed, or nobody knows.
+            CommitConflictError: nothing was committed, or it is unknown.
         """
         ...
 

@@ -87,7 +87,7 @@ def pieces_of(tiers: Tiers, wanted: OffsetRange) -> Found:
                 found.pieces.append(RemotePiece(run.segment, first, decided_last, 0, size))
             if decided_last < last:
                 undecided = max(first, decided_last + 1)
-                if tiers.local_start is None:  # nobody can say which of them are aborted
+                if tiers.local_start is None:  # it is unknown which are aborted
                     found.lose(undecided, last + 1)
                 else:
                     found.give_to_brokers(tiers, undecided, last)

@@ -16,7 +16,7 @@ _PAUSE_S_MAX = 10.0
 
 
 class StoppedError(PipelineError):
-    """The reader was closed while it waited or read; nobody wants the rest."""
+    """The reader was closed while it waited or read; the rest is not needed."""
 
 
 class Progress:
@@ -31,7 +31,7 @@ class Progress:
         """Something came.
 
         Raises:
-            StoppedError: nobody wants it.
+            StoppedError: it is not needed any more.
         """
         self._moved_ms = self._clock.monotonic_ms()
         if self._stop.is_set():
@@ -54,7 +54,7 @@ class Progress:
         """Wait, but no longer than until `stop`.
 
         Raises:
-            StoppedError: nobody wants what comes after the pause.
+            StoppedError: the result is not needed any more.
         """
         if self._stop.wait(seconds):
             raise StoppedError("the reader was closed")

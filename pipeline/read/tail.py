@@ -1,7 +1,7 @@
 """Reads what the brokers serve: raw Fetch, whose batches go to the decoder as they are.
 
 Progress is by the offsets of batches, never by rows: an offset that is a marker, or that compaction
-took away, is passed like any other, and nobody waits for it.
+took away, is passed like any other, and is not waited for.
 """
 
 from bisect import bisect_left
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _SPARE_BYTES = 64 << 10
 """An estimate may be a little low, and the first batch may begin before the piece."""
 _GONE_S = 10.0
-"""So long a topic id that nobody knows may be one that brokers have not heard of yet."""
+"""So long an unknown topic id may be one that brokers have not heard of yet."""
 
 
 def aborted_ranges(named: Iterable[tuple[int, int]], data: Buffer) -> AbortedRanges:

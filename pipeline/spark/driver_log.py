@@ -16,7 +16,7 @@ _LINE: Final = "%(asctime)s %(levelname)s tidemark: %(message)s"
 
 
 def driver_log() -> logging.Logger:
-    """The source's logger; to stderr where nobody has said otherwise."""
+    """The source's logger; to stderr where no handler is set."""
     log = logging.getLogger(_NAME)
     if not log.hasHandlers():
         handler = logging.StreamHandler(sys.stderr)

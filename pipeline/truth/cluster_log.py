@@ -99,7 +99,7 @@ class ClusterLog(TieredLog):
         """Reach the cluster.
 
         Raises:
-            ClusterError: nobody answers, or a client setting cannot be met.
+            ClusterError: no broker answers, or a client setting cannot be met.
         """
         assert where.cluster is not None, "a bucket alone is read by BucketLog"
         self._where = where

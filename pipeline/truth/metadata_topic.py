@@ -2,7 +2,7 @@
 
 Every call reads on to the end of that moment. Records are validated by the broker's own code
 (`rlmm.fold`), in the topic's order, so this process knows exactly the segments that the tiers
-know. Records of partitions that nobody asked for are passed over, nearly all unread.
+know. Records of partitions that were not asked for are passed over, nearly all unread.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,7 +57,7 @@ _BATCH_FRONT = Struct(">qi")
 class OneAhead(Generic[Q, A]):
     """One question is on its way at most; used by one thread.
 
-    While one is on its way nobody else may use what `ask` uses.
+    While one is on its way no other thread may use what `ask` uses.
     """
 
     def __init__(self, ask: Callable[[Q], A]) -> None:
@@ -87,7 +87,7 @@ class OneAhead(Generic[Q, A]):
         return self._ask(question)
 
     def drop(self) -> None:
-        """Wait for what is on its way, whose answer or error nobody wants any more."""
+        """Wait for what is on its way, whose answer or error is not needed any more."""
         if self._begun is not None:
             _, future = self._begun
             self._begun = None

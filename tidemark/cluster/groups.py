@@ -88,7 +88,7 @@ class Described:
 
 
 class Groups:
-    """Asks about groups; each method raises ClusterError where nobody answers in time."""
+    """Asks about groups; each method raises ClusterError where no broker answers in time."""
 
     def __init__(self, client: BlockingClient, deadline_s: float) -> None:
         """Look at the cluster once.
@@ -98,7 +98,7 @@ class Groups:
             deadline_s: how long a question is asked again while a coordinator, or a leader, moves.
         """
         self._client, self._asker = client, Asker(client, deadline_s)
-        self._asker.look(deadline_s=0)  # where nobody listens, nobody is asked again
+        self._asker.look(deadline_s=0)  # without a listener, no address is asked again
 
     def all(self) -> list[Listed]:
         """The groups of all brokers, by name."""

@@ -21,7 +21,7 @@ class Row:
 
     Attributes:
         current: the next offset to read, as committed; None: nothing was.
-        end: of the log (exclusive); None: nobody leads the partition, or there is no such topic.
+        end: of the log (exclusive); None: the partition has no leader, or there is no such topic.
         member: the one that reads it; None: none does.
     """
 

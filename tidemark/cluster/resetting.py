@@ -82,7 +82,7 @@ def planned(way: Way, partitions: Iterable[TopicPartition], facts: Facts) -> lis
         A plan for each, by name.
 
     Raises:
-        ClusterError: nobody leads one of them, or nothing is committed that could be shifted.
+        ClusterError: one of them has no leader, or nothing is committed that could be shifted.
     """
     plan = []
     for one in sorted(partitions):

@@ -46,7 +46,7 @@ class Throttle:
         """Hold them back; call it before they begin.
 
         Raises:
-            ClusterError: nobody answers, or the controller refuses.
+            ClusterError: no broker answers, or the controller refuses.
         """
         if self._rate is None:
             return

@@ -51,7 +51,7 @@ def safe_to_stop_command(
     No partition may be without a leader then, or have fewer in-sync replicas than
     min.insync.replicas; if it is a controller, too, most voters have to be left.
 
-    Exit code 0: yes. 1: no; the partitions are named. 2: nobody can say, for instance because there
+    Exit code 0: yes. 1: no; the partitions are named. 2: it is unknown, for instance because there
     is no such broker.
     """
     settings = client_settings(command_config)

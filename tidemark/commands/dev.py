@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _DATA: Final = Path("./data")
 _WORDY: Final = ("metadata_topic", "broker", "local_log")
-"""Of a node that is alone nobody wants to read how it elects itself."""
+"""The election of a lone node is no news."""
 _PROGRESS: Final = ("local_log.manager.load_run", "broker.node.start_jobs")
 """How far a long start is."""
 

@@ -81,7 +81,7 @@ def accept_command(directory: str, config_file: Path, override: tuple[str, ...],
 def _record_count(
     _context: click.Context, _option: click.Parameter, value: str | None
 ) -> str | None:
-    """Check how many records are said to be given up: a number, or that nobody knows."""
+    """Check how many records are said to be given up: a number, or unknown."""
     if value not in (None, "unknown") and not (value.isascii() and value.isdigit()):
         raise click.BadParameter(f"{value!r} is neither a number of records nor `unknown`")
     return value

@@ -86,7 +86,7 @@ def describe_command(
     """Show how far groups have read, and their members.
 
     LAG: offsets between what the group has committed and the end of the log; "-": not known, for
-    nothing is committed, or nobody leads the partition.
+    nothing is committed, or the partition has no leader.
     """
     if all_groups == bool(names):
         raise WrongOptionError("name groups, or --all-groups")

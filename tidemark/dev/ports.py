@@ -82,7 +82,7 @@ def is_free(address: Address) -> bool:
 def _can_bind(family: int, place: object) -> bool:
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
-            # As servers do: what closed connections leave behind is in nobody's way.
+            # As servers do: what closed connections leave behind does not hinder.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(place)  # type: ignore[arg-type]
     except OSError as error:

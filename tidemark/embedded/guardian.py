@@ -165,7 +165,7 @@ def make_directory() -> str:
     """Make a directory that is marked and locked for as long as this process lives."""
     directory = tempfile.mkdtemp(prefix=PREFIX)
     mark = os.path.join(directory, MARK)
-    # It has its name when it is locked: nobody finds a mark that is not locked yet.
+    # It has its name when it is locked: a mark is never found before it is locked.
     fd = os.open(mark + ".new", os.O_CREAT | os.O_WRONLY, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX)
     os.rename(mark + ".new", mark)

@@ -274,7 +274,7 @@ _PORTS_TRIED: Final = 200
 
 
 def free_port(host: str = HOST) -> int:
-    """A port that nobody listens on right now.
+    """A port without a listener right now.
 
     Raises:
         OSError: none of many is free.

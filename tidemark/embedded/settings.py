@@ -68,7 +68,7 @@ def node_settings(
                 " as well",
             )  # fmt: skip
         settings = dev_settings(data, ports.broker) | {
-            # Any port: nobody needs to know it.
+            # Any port: it need not be known.
             "listeners": f"PLAINTEXT://{HOST}:{ports.broker},CONTROLLER://{HOST}:0",
             "controller.quorum.bootstrap.servers": f"{HOST}:1",
         }

@@ -27,7 +27,7 @@ _NOBODY: Final = -1
 
 
 class ForgetError(TidemarkError):
-    """The active controller did not give the directory up, or nobody knows whether it did."""
+    """The active controller did not give the directory up, or it is unknown whether it did."""
 
 
 async def forget_as_sole_voter(

@@ -34,7 +34,7 @@ def parse_initial_controllers(text: str, listener_name: str) -> VoterSet:
         listener_name: of the controllers; Kafka gives every voter that of the formatting node.
 
     Raises:
-        InitialControllersError: not of that form, nobody, or one id or directory twice.
+        InitialControllersError: not of that form, empty, or one id or directory twice.
     """
     if not text.strip():
         raise InitialControllersError(text, f"names no controller; {_FORM}")

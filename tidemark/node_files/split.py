@@ -7,7 +7,7 @@ fetches the metadata from them, as any broker does.
 Three durable changes, in this order, so that at no time both the node can start as what it was and
 the new cluster can start:
 
-1. All new directories and files are made under a name that nobody starts from.
+1. All new directories and files are made under a name that no node starts from.
 2. The node's metadata directory is renamed: no controller starts on what is left.
 3. The new directories get their name.
 

@@ -60,7 +60,7 @@ def pages(config: BrokerConfig, controllers: Sequence[Voter]) -> dict[int, str]:
     """`tidemark.http.listener` of each controller by its id; empty where the node has no pages.
 
     They listen as the node's do: everywhere, on loopback, or where the controller does. The ports
-    after the node's are taken, a different one each: nobody knows which names are one machine.
+    after the node's are taken, a different one each: names of one machine are not recognised.
     """
     if config.http_listener is None:
         return {}

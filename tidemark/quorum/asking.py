@@ -79,7 +79,7 @@ class QuorumAsker:
         """Ask how the quorum is.
 
         Raises:
-            QuorumError: nobody is there, nobody leads, or they refuse.
+            QuorumError: no controller answers, none leads, or they refuse.
         """
         return self._ask_leader("described the quorum", self._described)
 

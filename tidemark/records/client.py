@@ -103,7 +103,7 @@ class RecordsClient:
         return None if error is None else _reason(error.str())
 
     def explain(self, error: Any) -> str:
-        """Why a record was not written; where nobody answered, with the address."""
+        """Why a record was not written; where no broker answered, with the address."""
         from confluent_kafka import KafkaError
 
         if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):

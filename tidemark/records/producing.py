@@ -113,7 +113,7 @@ def lines_of(descriptor: int) -> Iterator[bytes | None]:
     """Lines of a file or a pipe; None now and then where none comes.
 
     Args:
-        descriptor: of an open file, of which nobody else reads.
+        descriptor: of an open file, that has no other reader.
     """
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)

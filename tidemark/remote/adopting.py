@@ -82,7 +82,7 @@ def refusals() -> Iterator[None]:
 def stopped_partition(
     config: BrokerConfig, topic: str, partition: int, disk: Disk
 ) -> Iterator[Found]:
-    """Look at the partition while nobody else can open it.
+    """Look at the partition while no other process can open it.
 
     Raises:
         DirectoryError, LogDirectoryError: the broker or its tier runs.

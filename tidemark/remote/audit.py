@@ -41,7 +41,7 @@ class Kind(Enum):
     DUPLICATE = "duplicate"
     """All it holds lies in segments that were finished earlier; the next pass deletes it."""
     DANGLING = "dangling"
-    """STARTED for longer than any copy may take, and nobody takes it through deletion."""
+    """STARTED for longer than any copy may take, and no broker deletes it."""
     ORPHAN = "orphan"
     """Objects of a segment that the metadata does not know, or not any more."""
     FOREIGN = "foreign"
@@ -78,7 +78,7 @@ class Finding:
     Attributes:
         partition: whose; None for a foreign object.
         segment_id: 16 raw bytes, None for a foreign object.
-        start_offset, end_offset: both inclusive; None where nobody knows.
+        start_offset, end_offset: both inclusive; None where unknown.
         keys: the objects it is about.
         size_bytes: of these, as far as they are there.
         detail: one sentence.

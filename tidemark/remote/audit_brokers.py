@@ -41,7 +41,7 @@ class BrokerAudit:
         node_id: NOBODY for what no broker leads.
         address: host:port; empty where it is no broker of the cluster.
         claim: what the store holds; None where it holds none, or none could be read.
-        no_claim: why there is none; empty where there is, or where nobody can tell.
+        no_claim: why there is none; empty where there is, or where it is unknown.
     """
 
     node_id: int
@@ -62,7 +62,7 @@ def leader_of(cluster: Cluster, partition: TopicIdPartition) -> int:
 def broker_audits(
     cluster: Cluster, led: Mapping[int, Led], storage: RemoteStorageManager
 ) -> Sequence[BrokerAudit]:
-    """All brokers of a cluster by node id, then leaders that are none, and what nobody leads."""
+    """All brokers of a cluster by node id, then other leaders, and partitions without one."""
     brokers = [
         _audited(cluster.cluster_id, node_id, f"{host}:{port}", led.get(node_id, Led()), storage)
         for node_id, (host, port) in sorted(cluster.brokers.items())

@@ -15,7 +15,7 @@ this order:
 and ids whose state changed between M1 and M2 ("in motion") are not validated this time.
 
 1. FINISHED at M2 and not in motion: it was FINISHED all the time from M1 to M2. Its objects were
-   all there before M1, and nobody may delete them before M2. Whatever L or C did not find is
+   all there before M1, and they may not be deleted before M2. Whatever L or C did not find is
    missing, and whatever C read wrong is wrong.
 2. Not live at M2 and not in motion, but an object of it is in L. A rightful writer's STARTED was
    readable before that object was written, so before M2, and since nothing was read of the id

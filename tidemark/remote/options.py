@@ -76,7 +76,7 @@ def command_config_option(function: F) -> F:
 def cluster_options(function: F) -> F:
     """`--bootstrap-server` and `--command-config`, as Kafka's tools have them.
 
-    An address where nobody listens ends the command with what names another.
+    An address without a listener ends the command with what names another.
     """
 
     @functools.wraps(function)
@@ -162,7 +162,7 @@ def confirm(question: str, *, yes: bool) -> None:
         yes: `--yes` was given; nothing is asked.
 
     Raises:
-        WrongOptionError: nobody can be asked: standard input is no terminal.
+        WrongOptionError: no question can be asked: standard input is no terminal.
         click.Abort: the user says no.
     """
     if yes:

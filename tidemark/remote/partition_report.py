@@ -36,7 +36,7 @@ class PartitionReport:
     """One partition, seen from outside.
 
     Attributes:
-        offsets: None where nobody leads the partition now.
+        offsets: None where the partition has no leader now.
         segments: live ones in every state, ascending by start offset.
         remote, local: the offsets that each tier can serve.
         placements: where on the leader's epoch chain each FINISHED segment lies, by segment id.
@@ -80,7 +80,7 @@ def report(
 
     Args:
         partition: its number.
-        offsets: what the leader says; None: nobody leads.
+        offsets: what the leader says; None: it has no leader.
         segments: live ones, in every state.
         chain: the leader's epochs; None: unknown, then every segment passes for one on the chain.
     """

@@ -58,7 +58,7 @@ def find(cluster: Cluster, topic: str, index: int) -> PartitionState:
     """The partition of that name.
 
     Raises:
-        ClusterError: there is no such topic, or nobody answers.
+        ClusterError: there is no such topic, or no broker answers.
         RestoreRefusedError: it has no such partition.
     """
     for one in cluster.partitions([topic]):

@@ -85,7 +85,7 @@ def connected(bootstrap: str, command_config: Path | None) -> Iterator[Session]:
 
     Raises:
         ConfigError: the file cannot be read.
-        ClusterError: nobody answers, or a setting cannot be met.
+        ClusterError: no broker answers, or a setting cannot be met.
     """
     logging.getLogger("rlmm").setLevel(logging.ERROR)  # refused records are no news to an operator
     settings = {} if command_config is None else read_properties(command_config)

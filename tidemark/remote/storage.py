@@ -95,7 +95,7 @@ def storage_settings(
         copy_max_ms: replaces the file's.
 
     Raises:
-        ConfigError: the file is wrong, or nobody names a plugin.
+        ConfigError: the file is wrong, or no plugin is named.
     """
     settings: dict[str, str] = {}
     longest = int(next(key for key in TIDEMARK_KEYS if key.name == _COPY_MAX).default or 0)

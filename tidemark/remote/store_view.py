@@ -1,7 +1,7 @@
 """A listing of the store, set aside on disk and given out again partition by partition.
 
 A store may hold millions of objects in whatever order its plugin lists them; memory holds those of
-one partition. The file is SQLite's own temporary one: it has no name, and nobody else sees it.
+one partition. The file is SQLite's own temporary one: it has no name, and no other process sees it.
 """
 
 import sqlite3

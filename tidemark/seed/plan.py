@@ -24,7 +24,7 @@ PARTITIONS_MAX: Final = 10_000
 _TOPIC_FIELDS: Final = ("name", "partitions", "configs", "records")
 _RETENTION: Final = "retention.ms"
 _KEPT: Final = {_RETENTION: "-1"}
-"""Nobody seeds records to lose them: old ones stay where the file does not say another time."""
+"""Seeded records are meant to stay: old ones stay where the file does not say another time."""
 
 
 @dataclass(frozen=True, slots=True)

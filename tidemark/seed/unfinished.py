@@ -1,7 +1,7 @@
 """The note of a topic that is being seeded: what a kill leaves of it counts as nothing.
 
 Written before the topic is created, with its id as soon as it has one, and removed when it is full.
-So a start that finds it deletes what there is of the topic, and seeds it as a whole. Nobody else's
+So a start that finds it deletes what there is of the topic, and seeds it as a whole. No other
 topic is deleted: the id must be that of the note, or, where the kill came before the id was known,
 the topic must be empty.
 """

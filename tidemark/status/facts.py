@@ -17,7 +17,7 @@ class Page:
     """The content of a node's health page.
 
     Attributes:
-        status: green, yellow or red; "" where nobody could read it.
+        status: green, yellow or red; "" where it could not be read.
         stage: starting, running, stopping, with how far it is.
         reasons: why it is not green; of "" why it could not be read.
         remedies: what to do, by reason, where the reason does not say it.
@@ -41,12 +41,12 @@ class NodeFacts:
     """A broker or a controller.
 
     Attributes:
-        address: where it was asked; None: nobody says where it listens.
+        address: where it was asked; None: its listener is unknown.
         is_fenced: of a broker, as the broker that was asked sees it.
         silence: why it does not answer; "" where it does.
         settings: those that it was asked for, by name; none of a node that does not know them.
         page: None: it has none.
-        version: of Tidemark, as its page says; "" where nobody could read it.
+        version: of Tidemark, as its page says; "" where it could not be read.
         copy_lag: of the tiered topics of which it leads a partition, as its page says.
     """
 
@@ -65,7 +65,7 @@ class ClusterFacts:
     """A cluster.
 
     Attributes:
-        cluster_id: "" where nobody says it.
+        cluster_id: "" where unknown.
         quorum: as its leader describes it; None: `quorum_silence` says why not.
         brokers: by id, fenced ones too; None: none was asked, or `broker_silence` says why not.
         controllers: by id, as far as they are known.

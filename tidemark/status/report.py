@@ -1,8 +1,8 @@
 """Validates what was found of a cluster: green, yellow or red, with a reason for each that is not.
 
 Pure. Red: clients are not served, or nothing can be changed. Yellow: the next loss may do that, or
-a node says so of itself. What nobody could look at, such as a page on another machine's loopback,
-is shown as unknown and changes nothing.
+a node says so of itself. Parts that could not be read,
+such as a page on another machine's loopback, are shown as unknown and change nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ class NodeRow:
     """A line about a node.
 
     Attributes:
-        address: host:port; "-" where nobody says it.
+        address: host:port; "-" where unknown.
         role: leader, follower or observer of the metadata log; "-" where the leader says nothing.
         state: of a broker unfenced or fenced, "silent" where it does not answer; of a controller
             running or silent.
@@ -73,7 +73,7 @@ class TopicRow(NamedTuple):
     """A line about a topic.
 
     Attributes:
-        lag: None where it is not tiered, or nobody says how far the tier is.
+        lag: None where it is not tiered, or the tier's progress is unknown.
     """
 
     topic: str
