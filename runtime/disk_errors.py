@@ -11,7 +11,7 @@ import resource
 from typing import Final
 
 from runtime.incidents import Incident
-from runtime.log_context import LimitedLog
+from runtime.log_context import limited
 
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR})
 """Out of descriptors (of the process, of the machine), out of memory, interrupted."""
@@ -89,15 +89,14 @@ def half_done(error: OSError, what: str) -> OSError:
     return made
 
 
-exhaustion: Final = LimitedLog()
-"""Shared by all callers: one line a minute about exhaustion is enough for an operator."""
-
-
 def is_of_exhaustion(logger: logging.Logger, what: str, error: OSError) -> bool:
-    """Whether `what` cannot be used only for now; then that is logged, once a minute."""
+    """Whether `what` cannot be used only for now; then that is logged.
+
+    All callers share one line a minute: it is enough for an operator.
+    """
     if not is_exhausted(error):
         return False
     what = f"{what} cannot be used now"
     line = Incident.EXHAUSTED.line(what=what, error=error, remedy=remedy(error))
-    exhaustion.error(logger, line)
+    limited.error(logger, line)
     return True

@@ -3,16 +3,12 @@
 import logging
 import sys
 import threading
-from collections import OrderedDict
+from collections.abc import Hashable
 from typing import Any, Final
 
 from runtime.clock import Clock, SystemClock
 from runtime.incidents import Incident
-
-REPEAT_MS: Final = 60_000
-"""The least time between two lines of one call about one subject."""
-SUBJECTS_MAX: Final = 1_000
-"""Most subjects that one `LimitedLog` remembers; the one logged longest ago goes first."""
+from runtime.repeats_policy import Repeats, with_left_out
 
 
 class PrefixLogger(logging.LoggerAdapter[logging.Logger]):
@@ -53,53 +49,85 @@ def escape(text: str | bytes, limit: int = 200) -> str:
 class LimitedLog:
     """Logs at most one line a minute for each place of a call and each subject.
 
-    The next line says how many were left out. Safe for all threads.
+    The next line says how many were left out. Safe for all threads. `limited` serves a whole
+    process; an object with a clock of its own has one of its own.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
+        """Remember nothing yet.
+
+        Args:
+            clock: for tests; None: the system's.
+        """
         self._clock, self._lock = clock or SystemClock(), threading.Lock()
-        self._left_out: OrderedDict[tuple[str, int, object], list[int]] = OrderedDict()
-        """(file, line, subject) to [time of the next line in ms, lines left out]."""
+        self._repeats = Repeats()
 
-    def error(self, log: logging.Logger, line: str, subject: object = "") -> None:
-        """Log a line at ERROR, or count it as left out."""
-        self._limit(log, logging.ERROR, line, subject)
+    def error(
+        self,
+        log: logging.Logger,
+        line: str,
+        subject: Hashable = "",
+        *,
+        exc_info: BaseException | None = None,
+    ) -> None:
+        """Log a line at ERROR, with the stack of `exc_info`, or count it as left out."""
+        self._limit(log, logging.ERROR, line, subject, exc_info)
 
-    def warning(self, log: logging.Logger, line: str, subject: object = "") -> None:
+    def warning(self, log: logging.Logger, line: str, subject: Hashable = "") -> None:
         """Log a line at WARNING, or count it as left out."""
-        self._limit(log, logging.WARNING, line, subject)
+        self._limit(log, logging.WARNING, line, subject, None)
 
-    def _limit(self, log: logging.Logger, level: int, line: str, subject: object) -> None:
+    def forget(self) -> None:
+        """Forget all subjects: the next line of each is logged. For tests."""
+        with self._lock:
+            self._repeats = Repeats()
+
+    def _limit(
+        self,
+        log: logging.Logger,
+        level: int,
+        line: str,
+        subject: Hashable,
+        exc_info: BaseException | None,
+    ) -> None:
         caller = sys._getframe(2)
         key = (caller.f_code.co_filename, caller.f_lineno, subject)
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            next_ms, left_out = self._left_out.get(key, (now_ms, 0))
-            if now_ms < next_ms:
-                self._left_out[key][1] += 1
-                return
-            self._left_out[key] = [now_ms + REPEAT_MS, 0]
-            self._left_out.move_to_end(key)
-            if len(self._left_out) > SUBJECTS_MAX:
-                self._left_out.popitem(last=False)
-        text = f"{line} (lines left out: {left_out})" if left_out else line
-        log.log(level, "%s", text, stacklevel=3)
+            left_out = self._repeats.occurred(key, now_ms)
+        if left_out is not None:
+            log.log(level, "%s", with_left_out(line, left_out), exc_info=exc_info, stacklevel=3)
+
+
+limited: Final = LimitedLog()
+"""The filter of this process, for calls that have no clock of their own."""
 
 
 class Outage:
     """Logs once that something fails and once that it works again, for any number of attempts.
 
-    Attempts may end in several threads.
+    An operation that fails and succeeds in turn logs two lines a minute: the end is logged only
+    after a logged failure. Attempts may end in several threads.
 
     Attributes:
         reason: Of the last failed attempt; None: the last one succeeded, or there was none.
     """
 
-    __slots__ = ("_failed_attempts", "_lock", "_log", "_what", "reason")
+    __slots__ = ("_clock", "_failed_attempts", "_lock", "_log", "_repeats", "_what", "reason")
 
-    def __init__(self, log: logging.Logger | PrefixLogger, what: str) -> None:
+    def __init__(
+        self, log: logging.Logger | PrefixLogger, what: str, clock: Clock | None = None
+    ) -> None:
+        """Note that nothing has failed yet.
+
+        Args:
+            log: of the lines.
+            what: subject of the lines, such as "copying to the remote store".
+            clock: for tests; None: the system's.
+        """
         self._log, self._what = log, what
-        self._lock = threading.Lock()
+        self._clock, self._lock = clock or SystemClock(), threading.Lock()
+        self._repeats = Repeats()
         self._failed_attempts = 0
         self.reason: object = None
 
@@ -109,19 +137,25 @@ class Outage:
         return self._failed_attempts
 
     def failed(self, reason: object) -> None:
-        """Note a failed attempt; only the first of an outage is logged."""
+        """Note a failed attempt.
+
+        The first of an outage is logged, or the first that is a minute after the last such line.
+        """
+        now_ms = self._clock.monotonic_ms()
         with self._lock:
             self._failed_attempts += 1
             self.reason = reason
-            is_first = self._failed_attempts == 1
-        if is_first:
-            self._log.error(Incident.OUTAGE.line(what=self._what, reason=reason))
+            left_out = self._repeats.failed(self._what, now_ms)
+        if left_out is not None:
+            line = Incident.OUTAGE.line(what=self._what, reason=reason)
+            self._log.error("%s", with_left_out(line, left_out))
 
     def succeeded(self) -> None:
-        """Note a successful attempt; the first after an outage is logged."""
+        """Note a successful attempt; the first after a logged failure is logged."""
         if not self._failed_attempts:  # nearly always, and then without the lock
             return
         with self._lock:
             count, self._failed_attempts, self.reason = self._failed_attempts, 0, None
-        if count:
+            is_logged = self._repeats.ended(self._what)
+        if is_logged:
             self._log.warning("%s works again: failed_attempts=%d", self._what, count)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from runtime.log_context import limited
+
 if TYPE_CHECKING:
     from tests.support.stores.hdfs import Hdfs
     from tests.support.stores.s3 import S3Endpoint
@@ -44,6 +46,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
     asyncio.run(within_its_time())
     return True
+
+
+def pytest_runtest_setup() -> None:
+    """Log the first line of each subject again: a line that was left out would fail a test."""
+    limited.forget()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -8,10 +8,9 @@ import logging
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from runtime.incidents import Incident
+from runtime.log_context import limited
 
 log = logging.getLogger(__name__)
-
-_seen: set[tuple[type[BaseException], str]] = set()
 
 
 def code_of(error: BaseException, doing: str) -> ErrorCode:
@@ -25,16 +24,10 @@ def code_of(error: BaseException, doing: str) -> ErrorCode:
     if isinstance(error, KafkaError):
         return error.code
     if isinstance(error, OSError):
-        log.error(Incident.STORAGE_FAILED.line(doing=doing, error=str(error)))
+        limited.error(log, Incident.STORAGE_FAILED.line(doing=doing, error=str(error)), doing)
         return ErrorCode.KAFKA_STORAGE_ERROR
-    place = (type(error), doing)
-    if place in _seen:
-        log.error(
-            Incident.DEFECT.line(what=f"unexpected error again: doing={doing} error={error!r}")
-        )
-    else:
-        _seen.add(place)  # one stack a kind is enough
-        log.error(Incident.DEFECT.line(what=f"unexpected error: doing={doing}"), exc_info=error)
+    line = Incident.DEFECT.line(what=f"unexpected error: doing={doing}")
+    limited.error(log, line, (type(error), doing), exc_info=error)
     return ErrorCode.UNKNOWN_SERVER_ERROR
 
 

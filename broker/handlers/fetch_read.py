@@ -339,7 +339,7 @@ def _check_replica(
     else:
         return
     reason = f"broker {replica_id} fetches {partition.topic_partition}, and {reason}"
-    replicas.fetch_refused(reason)
+    replicas.fetch_refused(replica_id, reason)
     raise error(reason)
 
 

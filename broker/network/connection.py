@@ -30,6 +30,7 @@ from broker.network.shared import Shared
 from broker.network.time_slices import SLICE_NS
 from broker.network.unanswered import Slot
 from runtime.incidents import Incident
+from runtime.log_context import limited
 
 log = logging.getLogger(__name__)
 
@@ -312,9 +313,8 @@ class Connection(Intake):
     def fail(self, error: Exception) -> None:
         """Close because of a bug or failure in the broker itself; logged at ERROR."""
         address, port = self.peer.address
-        log.error(
-            Incident.DEFECT.line(what=f"connection failed: peer={address}:{port}"), exc_info=error
-        )
+        line = Incident.DEFECT.line(what=f"connection failed: peer={address}:{port}")
+        limited.error(log, line, type(error).__name__, exc_info=error)
         self.close("an error inside the broker")
 
     def close(self, reason: str, *, quiet: bool = False) -> None:

@@ -33,6 +33,7 @@ from kafka_protocol.wire.framing import RequestHeader, read_request_header, resp
 from runtime.clock import Clock
 from runtime.executors import Executors, Pool
 from runtime.incidents import Incident
+from runtime.log_context import limited
 from runtime.metrics import CounterChild, Registry
 
 log = logging.getLogger(__name__)
@@ -391,10 +392,10 @@ class Dispatcher:
 
     def _failed(self, context: RequestContext, cause: BaseException) -> CloseConnection:
         name = ApiKey(context.api_key).name
-        log.error(
-            Incident.DEFECT.line(what=f"request failed: api={name} version={context.api_version}"),
-            exc_info=cause,
+        line = Incident.DEFECT.line(
+            what=f"request failed: api={name} version={context.api_version}"
         )
+        limited.error(log, line, (name, type(cause)), exc_info=cause)
         return CloseConnection(f"{name} request failed inside the broker")
 
     # -- requests that cannot be served

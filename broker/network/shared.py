@@ -17,11 +17,10 @@ from runtime.clock import Clock
 from runtime.disk import Disk, FileRegion
 from runtime.disk_errors import is_of_exhaustion
 from runtime.incidents import Incident
+from runtime.log_context import limited
 from runtime.metrics import Registry
 
 log = logging.getLogger(__name__)
-
-NAMED_MAX = 1_000
 
 OnFailure = Callable[[Path, OSError], None]
 
@@ -34,8 +33,9 @@ class ReadFailures:
     """Counts and logs files that could not be read for an answer.
 
     The client's connection ends in the middle of the answer, so only the broker can report the
-    cause. Each failure counts in a metric, and a file is logged at ERROR once. `on_failure`
-    notifies the owner of the file, which takes the directory offline as after any failed read.
+    cause. Each failure counts in a metric, and a file is logged at ERROR once a minute.
+    `on_failure` notifies the owner of the file, which takes the directory offline as after any
+    failed read.
 
     Attributes:
         on_failure: called on the loop with the path and the error, except where the process has
@@ -44,7 +44,6 @@ class ReadFailures:
 
     def __init__(self, metrics: Registry) -> None:
         self.on_failure: OnFailure = _nobody
-        self._named: set[str] = set()
         self._count = metrics.counter(
             "tidemark_file_read_failures_total",
             "Answers that broke off because a file could not be read.",
@@ -55,9 +54,7 @@ class ReadFailures:
         self._count.inc()
         if is_of_exhaustion(log, f"file {path}", error):
             return
-        if str(path) not in self._named and len(self._named) < NAMED_MAX:
-            self._named.add(str(path))
-            log.error(Incident.FILE_UNREADABLE.line(path=path, error=str(error)))
+        limited.error(log, Incident.FILE_UNREADABLE.line(path=path, error=str(error)), str(path))
         self.on_failure(Path(path), error)
 
 

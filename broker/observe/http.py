@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from runtime.incidents import Incident
-from runtime.log_context import escape
+from runtime.log_context import escape, limited
 
 log = logging.getLogger(__name__)
 
@@ -238,12 +238,10 @@ class HttpServer:
         try:
             answer = self._respond(request)
             return answer if isinstance(answer, HttpAnswer) else await answer
-        except Exception:
-            log.exception(
-                Incident.DEFECT.line(
-                    what=f"an HTTP request failed: path={escape(request.path, 100)}"
-                )
-            )
+        except Exception as error:  # noqa: BLE001 - logged
+            path = escape(request.path, 100)
+            line = Incident.DEFECT.line(what=f"an HTTP request failed: path={path}")
+            limited.error(log, line, (path, type(error)), exc_info=error)
             return text_answer(500, "internal error; see the broker's log")
 
 

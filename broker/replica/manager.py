@@ -98,9 +98,9 @@ class ReplicaManager:
         self.listeners: list[Listener] = hosting.listeners
         self._refused_fetches = LimitedLog(ports.clock)
 
-    def fetch_refused(self, reason: str) -> None:
-        """Log, at most once a minute, that a Fetch of a broker was refused."""
-        self._refused_fetches.warning(log, f"a Fetch is refused: {reason}")
+    def fetch_refused(self, broker_id: int, reason: str) -> None:
+        """Log, at most once a minute for each broker, that its Fetch was refused."""
+        self._refused_fetches.warning(log, f"a Fetch is refused: {reason}", broker_id)
 
     # -- look-ups
 

@@ -260,7 +260,7 @@ class LogCleaner:
         self._timer: Timer | None = None
         self._number = 0
         self._is_stopped = False
-        self._outage = Outage(log, "the cleaner process")
+        self._outage = Outage(log, "the cleaner process", ports.clock)
         self._retry_process_ms = 0
         self._last_loss = ""
         self._retries: dict[PartitionLog, _Retry] = {}
@@ -391,7 +391,7 @@ class LogCleaner:
         each = noted.log
         if not self._logs.is_open(each) or each.segments.all != noted.segments:
             return {}
-        outage = Outage(log, f"looking at {each.topic_partition} for the cleaner")
+        outage = Outage(log, f"looking at {each.topic_partition} for the cleaner", self._clock)
         outage = self._unread.get(each, (outage, error))[0]
         outage.failed(error)
         return {each: (outage, error)}
@@ -551,7 +551,7 @@ class LogCleaner:
             del self._retries[other]
         retry = self._retries.get(each)
         if retry is None:
-            outage = Outage(log, f"cleaning of {each.topic_partition}")
+            outage = Outage(log, f"cleaning of {each.topic_partition}", self._clock)
             retry = self._retries[each] = _Retry(0, 0, 0, outage)
         retry.outage.failed(error)
         retry.failures += 1

@@ -17,15 +17,13 @@ from typing import Final
 
 from local_log.config import LONG_MAX
 from runtime.disk import Disk
-from runtime.log_context import LimitedLog
+from runtime.log_context import limited
 
 log = logging.getLogger(__name__)
 
 TIMES_MAX: Final = 6
 FREE_SHARE_MIN: Final = 0.1
 """Minimum free part of the file system; below it nothing is held."""
-short_disks: Final = LimitedLog()
-"""One line a minute per disk, which affects all logs on it."""
 
 
 class LocalHold:
@@ -87,5 +85,5 @@ class LocalHold:
             is_short, reason = True, f"free space is unknown: {error}"
         if is_short and not self.is_disk_short:
             text = f"disk is short, nothing is held for followers: directory={directory}: {reason}"
-            short_disks.warning(log, text)
+            limited.warning(log, text, directory.parent)  # of all its logs
         self.is_disk_short = is_short

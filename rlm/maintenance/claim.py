@@ -124,7 +124,8 @@ class Claim:
         self._timer: Timer | None = None
         self._running: object | None = None
         self._ended = self._once_more = False
-        self._refused, self._outage = Cancellation(), Outage(log, "taking the claim on the store")
+        self._refused = Cancellation()
+        self._outage = Outage(log, "taking the claim on the store", ports.clock)
         self.state = ClaimState.NOT_KEPT if self._keeper is None else ClaimState.UNASKED
         self.unhealthy = HEALTHY
         store.calls.let_write(self.state is ClaimState.NOT_KEPT)

@@ -114,7 +114,7 @@ class Remover:
         self._lock = Lock()
         self._hanging: set[TopicIdPartition] = set()
         self._failing: set[TopicIdPartition] = set()
-        self._outage = Outage(log, "removing deleted topics from the remote store")
+        self._outage = Outage(log, "removing deleted topics from the remote store", clock)
 
     @property
     def unhealthy(self) -> tuple[HealthText, ...]:

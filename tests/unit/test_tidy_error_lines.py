@@ -46,6 +46,8 @@ def is_described(line: ast.expr, function: ast.AST) -> bool:
     match line:
         case ast.Call(func=ast.Attribute(value=ast.Attribute(value=ast.Name(id=owner)), attr=made)):
             return (owner, made) in {("Incident", "line"), ("HealthReason", "text")}
+        case ast.Call(func=ast.Name(id="with_left_out"), args=[inner, _]):
+            return is_described(inner, function)
         case ast.Attribute(attr="unhealthy") | ast.Name(id="unhealthy"):
             return True
         case ast.Name(id=name):

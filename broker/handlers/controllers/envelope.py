@@ -119,11 +119,10 @@ class EnvelopeHandler(DecodedHandler):
         except CloseConnection as cause:  # it would close the broker's connection
             raise ApiError(ErrorCode.INVALID_REQUEST, cause.reason) from cause
         except Exception as cause:
-            log.exception(
-                Incident.DEFECT.line(
-                    what=f"request failed: api={message.name} version={header.api_version}"
-                )
+            line = Incident.DEFECT.line(
+                what=f"request failed: api={message.name} version={header.api_version}"
             )
+            self._refusals.error(log, line, (message.name, type(cause)), exc_info=cause)
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{message.name} failed") from cause
         return await _packed(header, answer)
 

@@ -31,6 +31,7 @@ from metadata_topic.raft.messages import (
 )
 from runtime.log_context import escape
 from runtime.ports import Ports
+from runtime.repeats_policy import Repeats, with_left_out
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class Peers:
         self._identity, self._scheduler = identity, ports.scheduler
         settings = ConnectionSettings(client_id=f"raft-client-{node_id}", request_timeout_ms=0)
         self._connections = Connections(settings, ports)
-        self._logged: dict[Address, str] = {}
+        self._repeats, self._clock = Repeats(KEPT), ports.clock
         self._is_closed = False
 
     def send(self, to: Node, request: Question, timeout_ms: int, done: Done) -> None:
@@ -113,16 +114,13 @@ class Peers:
 
     def _log(self, address: Address, reason: str) -> None:
         """Log once for each reason that a controller does not answer, and that it answers again."""
-        before = self._logged.get(address, "")
-        if reason == before or self._is_closed:
+        if self._is_closed:
             return
         where = escape(address[0]), address[1]
         if reason:
-            text = "a controller cannot be asked: address=%s:%d reason=%s"
-            log.warning(text, *where, escape(reason, 300))
-            if len(self._logged) >= KEPT:  # addresses change over the years
-                self._logged.clear()
-            self._logged[address] = reason
-        else:
+            left_out = self._repeats.failed(address, self._clock.monotonic_ms(), reason)
+            if left_out is not None:
+                text = "a controller cannot be asked: address=%s:%d reason=%s"
+                log.warning(with_left_out(text, left_out), *where, escape(reason, 300))
+        elif self._repeats.ended(address):
             log.info("a controller answers again: address=%s:%d", *where)
-            del self._logged[address]

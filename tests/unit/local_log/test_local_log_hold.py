@@ -170,7 +170,7 @@ def test_a_start_that_is_told_while_segments_are_leaving_is_still_there(tmp_path
 def said_never(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     """No line about a short disk was written yet; by which clock the next one is."""
     clock = ManualClock(NOW_MS)
-    monkeypatch.setattr(hold_module, "short_disks", LimitedLog(clock))
+    monkeypatch.setattr(hold_module, "limited", LimitedLog(clock))
     return clock
 
 
