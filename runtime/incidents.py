@@ -43,6 +43,16 @@ class Incident(Enum):
         "It is a defect of this program; nothing is served from here until it is started again",
         f"start it again; {_REPORT}",
     )
+    TASK_FAILED = (
+        "task failed: name={task} error={error}",
+        "This run of it is lost; the next one follows",
+        f"repair what the error names; where it names a file, {_DISK}",
+    )
+    PART_NOT_STOPPED = (
+        "a part did not stop cleanly: {error}",
+        "The process ends; the next start reads logs again, which takes longer",
+        _DISK,
+    )
     DIRECTORY_OFFLINE = (
         "log directory is offline: path={path} reason={error}",
         "Its partitions are not served here; other replicas lead them, where there are any",
@@ -130,13 +140,14 @@ class Incident(Enum):
     )
     METADATA_NODE_ENDS = (
         "the metadata node cannot continue: {error}",
-        "The process ends",
-        f"{_DISK}; then restart this node",
-    )
-    METADATA_REPLICA_ENDS = (
-        "the replica of the metadata log must end: {reason}",
         "The process ends; the other voters continue",
-        "repair what the reason names, then restart this node",
+        f"repair what the error names; where it names a file, {_DISK}; then restart this node",
+    )
+    QUORUM_FAULT = (
+        "metadata quorum: {text}",
+        "This node refused what it received, and continues; the quorum may lack a voter",
+        "see that each controller has its own node.id and the same cluster.id, and look at the "
+        "disk of the node that the text names",
     )
     CONTROLLER_GIVES_UP = (
         "this controller cannot continue: {reason}",
@@ -307,13 +318,23 @@ class Incident(Enum):
         "Fetches of these offsets are answered with CORRUPT_MESSAGE",
         "bring the object back; `tidemark remote audit --deep` lists all that are damaged",
     )
+    REMOTE_STATE = (
+        "the remote state of a partition is damaged: partition={partition} error={error}",
+        "This replica is not in sync until a restart; its leader serves the partition",
+        "see `tidemark remote audit --deep`, bring the objects back, and restart this broker",
+    )
+    CLIENT_REFUSED = (
+        "a broker refuses the metadata client: client={client} {text}",
+        "Nothing is copied or deleted in the remote store while no broker accepts it",
+        "see that all brokers have the same cluster secret and security settings",
+    )
+    METADATA_MANAGER_ENDS = (
+        "metadata manager ends: {error}",
+        "Nothing is copied or deleted in the remote store until the tier process starts again",
+        f"repair what the error names; where it names a file, {_DISK}",
+    )
     METADATA_LOST = (
         "the metadata topic does not confirm what was read: partition={number} {reason}",
         "It is read from the beginning; copies and deletions of its partitions wait",
         "see whether a replica of __remote_log_metadata was lost or is an older copy",
-    )
-    METADATA_UNREADABLE = (
-        "{reason}",
-        "Nothing is copied or deleted for the partitions of this metadata partition",
-        "bring back a replica of __remote_log_metadata that can be read",
     )

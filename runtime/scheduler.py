@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from runtime.incidents import Incident
+from runtime.log_context import limited
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +42,12 @@ def run_guarded(fn: Callable[[], object], name: str) -> None:
     """Run a scheduled function; its errors are logged."""
     try:
         fn()
-    except Exception:  # a loop top: one failed pass must not end all later ones
-        log.exception(Incident.DEFECT.line(what=f"scheduled task failed: name={name}"))
+    except OSError as error:
+        line = Incident.TASK_FAILED.line(task=name, error=error)
+        limited.error(log, line, name)
+    except Exception as error:  # noqa: BLE001 - logged; one failed pass must not end all later ones
+        line = Incident.DEFECT.line(what=f"scheduled task failed: name={name}")
+        limited.error(log, line, (name, type(error)), exc_info=error)
 
 
 class _LoopRepeater:

@@ -320,9 +320,15 @@ class Runner:
 
 def logged(name: str) -> Callable[[Exception], None]:
     """Make a `failed` that logs the error of the work of that name."""
-    return lambda error: log.error(
-        Incident.DEFECT.line(what=f"work ended before its end: name={name}"), exc_info=error
-    )
+
+    def failed(error: Exception) -> None:
+        if isinstance(error, OSError):
+            log.error(Incident.TASK_FAILED.line(task=name, error=error))
+        else:
+            line = Incident.DEFECT.line(what=f"work ended before its end: name={name}")
+            log.error(line, exc_info=error)
+
+    return failed
 
 
 class _Piece(NamedTuple):

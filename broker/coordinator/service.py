@@ -243,12 +243,8 @@ class GroupCoordinator:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._maintenance.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error(
-                Incident.DEFECT.line(
-                    what="maintenance of groups failed, the next check tries again"
-                ),
-                exc_info=error,
-            )
+            line = Incident.DEFECT.line(what="maintenance of groups failed")
+            log.error(line, exc_info=error)
 
     async def _expire(self) -> None:
         for shard in list(self.shards.values()):

@@ -39,6 +39,7 @@ from local_log.log.append_check import check_size
 from local_log.log.opened_batches import Opening
 from runtime.clock import Clock
 from runtime.incidents import Incident
+from runtime.log_context import limited
 from runtime.scheduler import Scheduler, Timer
 from runtime.timing_wheel import TimingWheel
 
@@ -255,11 +256,14 @@ class Shard:
     def _code_of(self, error: Exception) -> ErrorCode:
         if isinstance(error, KafkaError):
             return error.code
-        log.error(
-            Incident.DEFECT.line(what=f"{self._name}: append failed: {error!r}"), exc_info=error
-        )
-        is_disk = isinstance(error, OSError)
-        return ErrorCode.KAFKA_STORAGE_ERROR if is_disk else ErrorCode.UNKNOWN_SERVER_ERROR
+        subject = self._name, type(error)
+        if isinstance(error, OSError):
+            line = Incident.STORAGE_FAILED.line(doing=f"append to {self._name}", error=error)
+            limited.error(log, line, subject)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        line = Incident.DEFECT.line(what=f"{self._name}: append failed")
+        limited.error(log, line, subject, exc_info=error)
+        return ErrorCode.UNKNOWN_SERVER_ERROR
 
     def _wait(self, decision: Decision, waiting: "Future[None]") -> None:
         self._uncommitted[waiting] = decision
@@ -384,9 +388,7 @@ class Shard:
         for waiting in parked.values():
             if waiting is not None and not waiting.done():
                 log.error(
-                    Incident.DEFECT.line(
-                        what=f"{self._name}: a request was parked that nobody answers"
-                    )
+                    Incident.DEFECT.line(what=f"{self._name}: a parked request has no answer")
                 )
                 waiting.cancel()
 

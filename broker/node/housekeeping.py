@@ -20,7 +20,7 @@ from local_log.manager.log_dirs import LogManager
 from runtime.clock import Clock
 from runtime.executors import Pool
 from runtime.incidents import Incident
-from runtime.log_context import Outage
+from runtime.log_context import Outage, limited
 from runtime.ports import Ports
 from runtime.scheduler import Scheduler, Timer
 
@@ -93,9 +93,10 @@ class Housekeeping:
             task.run()
         except (OSError, KafkaError) as error:
             outage.failed(error)
-        except Exception:
+        except Exception as error:  # noqa: BLE001 - logged
             # The result of a pass is not asked for, and the next pass comes anyway.
-            log.exception(Incident.DEFECT.line(what=f"task {task.name} failed"))
+            line = Incident.DEFECT.line(what=f"task {task.name} failed")
+            limited.error(log, line, (task.name, type(error)), exc_info=error)
         else:
             outage.succeeded()
 

@@ -210,9 +210,7 @@ def watch_on(watch: IdentityWatch, failed: Callable[[BaseException], None]) -> "
             failed(error)
         except Exception:
             log.exception(
-                Incident.DEFECT.line(
-                    what="whether another node has our id is not looked at any more"
-                )
+                Incident.DEFECT.line(what="the check for another node of this id has ended")
             )
 
     return asyncio.create_task(proceed())

@@ -19,6 +19,7 @@ from broker.observe.health import Health, routes
 from broker.observe.http import HttpServer, pages
 from broker.observe.metrics import MetricsPage
 from broker.process.console import ConsoleWiring
+from kafka_protocol.errors import KafkaError
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
 from runtime.executors import Pool
@@ -83,6 +84,9 @@ class ServerProcess(ABC):
                 done = undo()
                 if done is not None:
                     await done
+            except (OSError, KafkaError) as error:
+                self._clean = False
+                log.error(Incident.PART_NOT_STOPPED.line(error=error))  # noqa: TRY400 - no defect
             except Exception:
                 self._clean = False
                 log.exception(Incident.DEFECT.line(what="a part did not stop cleanly"))

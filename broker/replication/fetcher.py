@@ -582,9 +582,12 @@ class ReplicaFetcher:
                 partition=followed.name, why=decision.reason
             )
         if is_news:
-            level = logging.ERROR if following.is_failed else logging.WARNING
-            text = "partition cannot be followed: broker=%d %s: %s"
-            log.log(level, text, self.leader_id, followed.name, decision.reason)
+            if following.is_failed:
+                why = f"broker {self.leader_id} is not followed: {decision.reason}"
+                log.error(HealthReason.NOT_FOLLOWED.text(partition=followed.name, why=why))
+            else:
+                text = "partition cannot be followed: broker=%d %s: %s"
+                log.warning(text, self.leader_id, followed.name, decision.reason)
 
     def _end_waits(self, now_ms: int) -> Work[None]:
         pace = Pace()

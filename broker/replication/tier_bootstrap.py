@@ -37,7 +37,7 @@ from typing import Final
 
 from broker.replica.partition import Partition
 from broker.replication.following import LocalStart, Stop, Wait
-from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
+from kafka_protocol.errors import ApiError, CorruptFileError, ErrorCode, KafkaError
 from kafka_protocol.types import EpochEntry
 from local_log.errors import KafkaStorageError, LogClosed
 from local_log.leader_epoch_cache import LeaderEpochCache
@@ -152,6 +152,10 @@ class TierBootstraps:
                 outcome = Wait(str(error), is_fault=True)
                 if bootstrap.partition.log.is_offline:
                     outcome = Stop(str(error), is_failure=True)  # until a restart
+            except CorruptFileError as error:
+                tp = bootstrap.partition.topic_partition
+                log.error(Incident.REMOTE_STATE.line(partition=tp, error=error))  # noqa: TRY400 - no defect
+                outcome = Stop(f"the remote state is damaged: {error}", is_failure=True)
             except Exception as error:
                 log.exception(
                     Incident.DEFECT.line(

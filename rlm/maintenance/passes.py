@@ -25,10 +25,16 @@ from rlm.maintenance.task_run import CopyQueue, TaskRun
 from rlm.maintenance.throttled_copies import ThrottledCopies
 from rlm.plugin_calls import StoreClosedError, TaskCancelledError
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, Workers
-from rlmm.api import MetadataNotReadyError, MetadataRefusedError, MetadataWriteTimeoutError
+from rlmm.api import (
+    MetadataError,
+    MetadataNotReadyError,
+    MetadataRefusedError,
+    MetadataWriteTimeoutError,
+)
 from rsm_plugins.api import RemoteStorageError
 from runtime.health_reasons import HealthReason
 from runtime.incidents import Incident
+from runtime.log_context import limited
 from runtime.rng import Backoff
 from runtime.scheduler import Scheduler
 
@@ -214,11 +220,12 @@ class Passes:
             # The broker no longer leads the partition under this epoch; its next assignment is on
             # the way.
             return False
-        if not isinstance(error, RemoteStorageError):
-            log.error(
-                Incident.DEFECT.line(what=f"a pass failed: partition={known.tip.topic_partition}"),
-                exc_info=error,
-            )
+        name = f"pass of {known.tip.topic_partition}"
+        if isinstance(error, OSError | MetadataError):
+            limited.error(log, Incident.TASK_FAILED.line(task=name, error=error), name)
+        elif not isinstance(error, RemoteStorageError):
+            line = Incident.DEFECT.line(what=f"{name} failed")
+            limited.error(log, line, name, exc_info=error)
         return False
 
     def new_backoff(self) -> Backoff:

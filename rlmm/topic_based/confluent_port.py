@@ -48,7 +48,8 @@ from rlmm.topic_based.topic_port import (
 )
 from runtime.clock import Clock, SystemClock
 from runtime.health_reasons import HEALTHY, HealthReason, HealthText
-from runtime.log_context import Outage
+from runtime.incidents import Incident
+from runtime.log_context import Outage, limited
 from runtime.override import override
 
 log = logging.getLogger(__name__)
@@ -92,16 +93,17 @@ Client = TypeVar("Client", Producer, Consumer, AdminClient)
 
 
 class ClientLog:
-    """Receives librdkafka's log lines. A connection that fails and is retried is logged as WARNING.
+    """Receives librdkafka's log lines, and logs them as WARNING or lower: the client tries again.
 
     A refusal is logged as ERROR: only a person ends it.
     """
 
     def log(self, level: int, message: str, facility: str, client: str, text: str) -> None:
         """The one method that the client calls, as of `logging.Logger`."""
-        if facility == "FAIL" and _REFUSED not in text:
-            level = min(level, logging.WARNING)
-        log.log(level, message, facility, client, text)
+        if _REFUSED in text and level >= logging.ERROR:
+            limited.error(log, Incident.CLIENT_REFUSED.line(client=client, text=text), client)
+        else:
+            log.log(min(level, logging.WARNING), message, facility, client, text)
 
 
 class Refusals:

@@ -365,8 +365,8 @@ class MetadataEngine:
         tracked = self._tracked.get(event.partition)
         if tracked is None or tracked.unreadable == event.reason:
             return
-        log.error(Incident.METADATA_UNREADABLE.line(reason=event.reason))
-        tracked.unreadable = event.reason
+        tracked.unreadable = unhealthy = event.reason
+        log.error("%s", unhealthy)
         self._doubt(tracked, event.reason)
 
     def _doubt(self, tracked: Tracked, reason: str) -> None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from threading import Event, RLock
 
+from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import (
     REMOVER_FENCE,
@@ -342,7 +343,11 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
                     self._stop.wait(self._retry_ms / 1_000)
                 self.turn()
         except Exception as e:  # a loop's top: log it and end
-            log.exception(Incident.DEFECT.line(what="metadata manager ends"))
+            # RocksDB's errors are of no subclass.
+            if isinstance(e, OSError | TidemarkError) or type(e) is Exception:
+                log.error(Incident.METADATA_MANAGER_ENDS.line(error=e))  # noqa: TRY400 - no defect
+            else:
+                log.exception(Incident.DEFECT.line(what="metadata manager ends"))
             self._fail(f"{type(e).__name__}: {e}")
         finally:
             self._stopped.set()

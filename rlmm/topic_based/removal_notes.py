@@ -91,15 +91,14 @@ class RemovalNotes:
     # -- findings for an operator
 
     def _tell(self, found: _Found) -> None:
-        unhealthy = tuple(dict.fromkeys((*found.unhealthy, *self._not_taken)))
-        for level, reasons, before in (
-            (logging.ERROR, unhealthy, self.unhealthy),
-            (logging.WARNING, found.yellow, self.yellow),
-        ):
-            for reason in reasons:
-                if reason not in before:
-                    log.log(level, "%s", reason)
-        self.unhealthy, self.yellow = unhealthy, found.yellow
+        reasons = tuple(dict.fromkeys((*found.unhealthy, *self._not_taken)))
+        for unhealthy in reasons:
+            if unhealthy not in self.unhealthy:
+                log.error("%s", unhealthy)
+        for reason in found.yellow:
+            if reason not in self.yellow:
+                log.warning("%s", reason)
+        self.unhealthy, self.yellow = reasons, found.yellow
 
     def _find(self, known: list[PartitionDeletion], image: ClusterImage) -> _Found:
         texts = {standing: list[HealthText]() for standing in Standing}

@@ -10,7 +10,23 @@ import pytest
 from runtime.incidents import Incident
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("broker", "local_log", "metadata_topic", "rlm", "rlmm", "runtime")
+PACKAGES = (
+    "broker",
+    "kafka_client",
+    "kafka_protocol",
+    "local_log",
+    "metadata_topic",
+    "pipeline",
+    "pyspark_tidemark",
+    "rlm",
+    "rlmm",
+    "rsm_plugins",
+    "runtime",
+    "tidemark",
+)
+LOGGERS = {"log", "logger", "_log", "_logger"}
+AT_ERROR = {"error", "exception", "critical", "fatal"}
+LEVELS = {"ERROR", "CRITICAL", "FATAL"}
 
 
 def parsed() -> Iterator[tuple[Path, ast.Module]]:
@@ -19,26 +35,42 @@ def parsed() -> Iterator[tuple[Path, ast.Module]]:
             yield path.relative_to(ROOT), ast.parse(path.read_text())
 
 
+def is_logger(one: ast.expr) -> bool:
+    match one:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in LOGGERS
+        case ast.Call(func=ast.Attribute(attr="getLogger")):
+            return True
+    return False
+
+
+def names_error(one: ast.AST) -> bool:
+    return any(isinstance(node, ast.Attribute) and node.attr in LEVELS for node in ast.walk(one))
+
+
+def may_be_error(level: ast.expr, function: ast.AST) -> bool:
+    """Whether a level is ERROR, or a name that the function may give to ERROR."""
+    if isinstance(level, ast.Name):
+        for node in ast.walk(function):
+            match node:
+                case ast.Assign(targets=[target], value=value) | ast.For(target=target, iter=value):
+                    names = {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
+                    if level.id in names and names_error(value):
+                        return True
+    return names_error(level)
+
+
 def error_lines(function: ast.AST) -> Iterator[ast.expr]:
     """The line that each call at ERROR in a function logs."""
     for node in ast.walk(function):
         match node:
-            case ast.Call(
-                func=ast.Attribute(attr="error"), args=[ast.Name(id="log" | "logger"), line, *_]
-            ):
-                yield line  # of a LimitedLog
-            case ast.Call(
-                func=ast.Attribute(
-                    value=ast.Name(id="log") | ast.Attribute(attr="_log"),
-                    attr="error" | "exception",
-                )
-            ):
-                yield node.args[-1]
-            case ast.Call(
-                func=ast.Attribute(attr="log"),
-                args=[ast.Attribute(attr="ERROR" | "CRITICAL"), *_, line],
-            ):
-                yield line
+            case ast.Call(func=ast.Attribute(value=owner, attr=name), args=[_, *_] as args):
+                if name in AT_ERROR and is_logger(args[0]) and len(args) > 1:
+                    yield args[1]  # of a LimitedLog
+                elif is_logger(owner) and (
+                    name in AT_ERROR or (name == "log" and may_be_error(args[0], function))
+                ):
+                    yield args[-1]
 
 
 def is_described(line: ast.expr, function: ast.AST) -> bool:
@@ -79,7 +111,12 @@ def test_error_lines_are_incidents_or_reasons_of_health() -> None:
         'log.error("text")',
         'self._log.exception("%s", text)',
         'limited.error(log, f"{text}")',
+        'limited.error(self._log, "text", subject)',
         'log.log(logging.ERROR, "text")',
+        'log.log(logging.ERROR if bad else logging.INFO, "text")',
+        'level = logging.ERROR if bad else logging.INFO\n log.log(level, "text")',
+        'for level in (logging.ERROR, logging.INFO):\n  log.log(level, "text")',
+        'logging.getLogger("a").critical("text")',
         "line = text\n log.error(line)",
     ],
 )

@@ -65,6 +65,7 @@ from metadata_topic.raft.events import (
 from metadata_topic.raft.messages import BatchFacts, Request
 from metadata_topic.raft.roles import Role
 from runtime.incidents import Incident
+from runtime.log_context import LimitedLog
 from runtime.scheduler import Timer
 from runtime.work import WorkQueue
 
@@ -92,6 +93,7 @@ class RaftDriver:
         self._clock, self._rng = world.ports.clock, world.ports.rng
         self._scheduler = world.ports.scheduler
         self.metrics = RaftMetrics(world.ports.metrics, self._clock)
+        self._reports = LimitedLog(self._clock)
         commit, background = world.ports.executors.commit, world.ports.executors.background
         self._vote_queue = WorkQueue(commit, self._scheduler, self._fail)
         self._log_queue = WorkQueue(commit, self._scheduler, self._fail)
@@ -208,7 +210,9 @@ class RaftDriver:
             with self.metrics.busy_ms.taken():
                 while self._events and not self._is_over:
                     self._step(self._events.popleft())
-        except Exception as error:  # a bug, or a failed disk: its content is unknown
+        except (OSError, TidemarkError) as error:  # the content of the disk is unknown
+            self._fail(error)  # the listener logs it
+        except Exception as error:
             log.exception(Incident.DEFECT.line(what="the replica of the metadata log fails"))
             self._fail(error)
         finally:
@@ -275,8 +279,7 @@ class RaftDriver:
             case Closed():
                 self._end()
             case Fatal(reason):
-                log.error(Incident.METADATA_REPLICA_ENDS.line(reason=reason))
-                self._fail(RaftFailureError(reason))
+                self._fail(RaftFailureError(reason))  # the listener logs it
             case Refuse():
                 raise AssertionError("a proposal was appended and refused")
             case AwaitAppend():
@@ -303,7 +306,10 @@ class RaftDriver:
             case NoteLeaderLogStart(offset):
                 self._notices.append(partial(listener.on_leader_log_start, offset))
             case Report(text, is_error):
-                log.log(logging.ERROR if is_error else logging.WARNING, "metadata quorum: %s", text)
+                if is_error:
+                    self._reports.error(log, Incident.QUORUM_FAULT.line(text=text), text)
+                else:
+                    self._reports.warning(log, f"metadata quorum: {text}", text)
             case _:
                 assert_never(effect)
 

@@ -241,7 +241,9 @@ def test_what_is_appended_while_a_flush_is_under_way_is_not_flushed_by_it(tmp_pa
     assert node.committed[-1] == first_end + 1
 
 
-def test_a_disk_that_fails_ends_the_replica_once_and_answers_nothing(tmp_path: Path) -> None:
+def test_a_disk_that_fails_ends_the_replica_once_and_answers_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     quorum = DrivenQuorum(tmp_path, [1, 2, 3])
     node = quorum.members[1]
     node.disk = disk = FaultyDisk()
@@ -254,6 +256,7 @@ def test_a_disk_that_fails_ends_the_replica_once_and_answers_nothing(tmp_path: P
     assert answers == []
     assert len(node.failures) == 1
     assert isinstance(driver.failure, OSError)
+    assert "defect" not in caplog.text
 
 
 class DeafNode(DrivenNode):

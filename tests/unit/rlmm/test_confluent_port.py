@@ -133,8 +133,7 @@ def test_each_broker_that_refuses_is_named_once_and_of_many_some() -> None:
     [
         (logging.ERROR, "FAIL", "Connect to h failed", logging.WARNING),
         (logging.INFO, "FAIL", "Connect to h failed", logging.INFO),
-        (logging.ERROR, "FAIL", "SASL authentication error: wrong", logging.ERROR),
-        (logging.ERROR, "PROTOERR", "no answer", logging.ERROR),
+        (logging.ERROR, "PROTOERR", "no answer", logging.WARNING),
     ],
 )
 def test_a_connection_that_fails_is_no_error_in_the_log(
@@ -145,6 +144,15 @@ def test_a_connection_that_fails_is_no_error_in_the_log(
     (line,) = caplog.records
     said = f"{facility} [rdkafka#producer-1] {text}"
     assert (line.levelno, line.getMessage()) == (logged, said)
+
+
+def test_a_refusal_is_an_error_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    text = "SASL authentication error: wrong"
+    for _ in range(2):
+        ClientLog().log(logging.ERROR, "%s [%s] %s", "FAIL", "rdkafka#producer-1", text)
+    (line,) = caplog.records
+    assert line.levelno == logging.ERROR
+    assert f"client=rdkafka#producer-1 {text}. " in line.getMessage()
 
 
 def test_the_clients_of_the_topic_log_that_way(caplog: pytest.LogCaptureFixture) -> None:

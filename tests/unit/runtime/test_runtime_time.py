@@ -57,7 +57,17 @@ def test_failing_repeated_task_runs_again(caplog):
     scheduler.every(10, task, "sweep")
     scheduler.advance(30)
     assert len(runs) == 3
-    assert "name=sweep" in caplog.text
+    [line] = caplog.messages
+    assert line.startswith("task failed: name=sweep error=OSError: disk")
+
+
+def test_a_defect_of_a_repeated_task_has_its_stack(caplog):
+    scheduler = ManualScheduler(ManualClock())
+    scheduler.every(10, lambda: 1 // 0, "sweep")
+    scheduler.advance(20)
+    [record] = caplog.records
+    assert record.getMessage().startswith("scheduled task failed: name=sweep. It is a defect")
+    assert record.exc_info is not None
 
 
 async def test_loop_timers_run_on_the_loop():

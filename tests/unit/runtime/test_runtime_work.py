@@ -56,6 +56,23 @@ def test_what_a_call_raises_is_raised_where_it_was_asked_for() -> None:
     assert [type(one) for one in done] == [ZeroDivisionError, int]
 
 
+@pytest.mark.parametrize(
+    ("error", "begin"), [(OSError("full"), "task failed: name=test"), (KeyError("k"), "work ended")]
+)
+def test_an_error_of_a_disk_is_no_defect(
+    error: Exception, begin: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def work() -> Work[None]:
+        yield None
+        raise error
+
+    runner(work).start()
+    [record] = caplog.records
+    assert record.getMessage().startswith(begin)
+    assert ("defect" in record.getMessage()) is isinstance(error, KeyError)
+    assert (record.exc_info is not None) is isinstance(error, KeyError)
+
+
 def test_work_that_runs_is_not_begun_twice_and_begins_again_after_its_end() -> None:
     pool, begun = HeldPool(), 0
 

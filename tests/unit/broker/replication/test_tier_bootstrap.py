@@ -596,6 +596,22 @@ async def test_a_store_that_fails_is_asked_again(
         assert not pair.fetchers.failed_count
 
 
+async def test_damaged_state_of_the_tier_is_no_defect_of_the_broker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with following(tmp_path) as pair:
+        tier = tiered(pair)
+        tier.change = lambda answer: structs.replace(answer, producer_snapshot=b"damaged")
+        fill(pair)
+        expire(pair, 30)
+        pair.share("t")
+        await pair.run(5_000)
+        assert pair.fetchers.failed_count == 1
+    errors = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert errors[0].startswith("the remote state of a partition is damaged: partition=t-0 error=")
+    assert not any("defect" in one for one in errors)
+
+
 @pytest.mark.parametrize(
     ("end", "chain", "reason"),
     [
