@@ -112,8 +112,8 @@ class Rules:
                 word, better = self.words[(found.lastindex or 1) - 1]
                 around = prose[max(0, found.start() - 30) : found.end() + 30]
                 yield Place(word, path, piece.line, f"...{around}... -> {better}")
-            if piece.is_cell and len(piece.text) > self.cell_characters_max:
-                yield Place("cell", path, piece.line, f"{len(piece.text)} characters in a cell")
+            if piece.is_cell and len(prose) > self.cell_characters_max:
+                yield Place("cell", path, piece.line, f"{len(prose)} characters in a cell")
             for sentence in SENTENCE_END.split(prose):
                 count = len(sentence.split())
                 if count > self.sentence_words_max:
