@@ -8,7 +8,8 @@ import traceback
 from typing import Final
 
 _NO_AUTHORS: Final = sys.stdlib_module_names | {
-    "kafka_protocol", "rlm", "rlmm", "rsm_plugins", "runtime", "tenacity", "tidemark",
+    "broker", "kafka_client", "kafka_protocol", "local_log", "metadata_topic", "rlm", "rlmm",
+    "rsm_plugins", "runtime", "tenacity", "tidemark",
 }  # fmt: skip
 """Packages whose frames do not belong to a third party's plugin."""
 

@@ -8,8 +8,11 @@ from typing import get_type_hints
 
 import pytest
 
+from local_log.small_files import PlainFiles
 from rlm.link.messages import PartitionHealth
+from runtime.disk import Disk
 from runtime.health_reasons import HEALTHY, HealthReason, HealthText, joined
+from runtime.raised import named
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("local_log", "rlm", "rlmm", "broker", "metadata_topic", "runtime", "tidemark")
@@ -90,3 +93,12 @@ def test_a_line_has_its_remedy_beside_it_unless_a_fact_has_one() -> None:
     assert line == "t-0 is offline: gone"
     assert line.remedy == HealthReason.OFFLINE.remedy_form
     assert HealthReason.OFFLINE.line(partition="t-0", why="gone. Remedy: wait").remedy == ""
+
+
+def test_an_error_of_the_system_met_in_our_code_is_its_text_alone(tmp_path: Path) -> None:
+    """A place in our own code is none in a plugin, and helps no operator."""
+    plain = PlainFiles(Disk(), tmp_path)
+    with pytest.raises(FileNotFoundError) as raised:
+        plain.read("none")
+    ours = raised.value.with_traceback(raised.tb.tb_next)  # without the test's own frame
+    assert named(ours) == f"[Errno 2] No such file or directory: '{tmp_path / 'none'}'"
