@@ -14,7 +14,7 @@ from datetime import datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TextIO
+from typing import Final, Self, TextIO
 
 from runtime.override import override
 
@@ -114,6 +114,7 @@ def also_logged_to(path: Path) -> Iterator[None]:
 class QuietStart(logging.Filter):
     """Keeps INFO lines of some packages from the present handlers, until `is_over` is called.
 
+    A context, whose end calls `is_over`, also after an error: the handlers outlive the command.
     Warnings pass, and so do the lines of `progress`, which show how far a long start is.
     """
 
@@ -122,6 +123,12 @@ class QuietStart(logging.Filter):
         self._packages, self._progress = tuple(packages), tuple(progress)
         for handler in logging.getLogger().handlers:
             handler.addFilter(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_over()
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:

@@ -107,24 +107,21 @@ def command(
     own = dev_settings(directory, port, s3)
     config = load(own, override, list_without_effect=False, starts=True)
     refuse_taken_ports([config], port, ports_of, partial(_again, rest, data, [config]))
-    quiet = QuietStart(_WORDY, _PROGRESS)
-    say_ready = partial(_say_ready, quiet, config, directory, s3, began_ms)
-    on_started = _say_ready_at_start(directory, say_ready)
-    if seed is not None:
-        on_started = _seeding(seed, config, directory, say_ready)
-    if secret := config.tidemark_cluster_secret_file:
-        draw_cluster_secret(Path(secret), Disk(), SystemRng())
-    if not is_formatted(config):
-        format_node(config, standalone=not config.has_static_voters)
-    _write_properties(config, directory, own)
-    from broker.app import run  # a wrong configuration fails before this loads
-    from broker.testing import extension_of
+    with QuietStart(_WORDY, _PROGRESS) as quiet:
+        say_ready = partial(_say_ready, quiet, config, directory, s3, began_ms)
+        on_started = _say_ready_at_start(directory, say_ready)
+        if seed is not None:
+            on_started = _seeding(seed, config, directory, say_ready)
+        if secret := config.tidemark_cluster_secret_file:
+            draw_cluster_secret(Path(secret), Disk(), SystemRng())
+        if not is_formatted(config):
+            format_node(config, standalone=not config.has_static_voters)
+        _write_properties(config, directory, own)
+        from broker.app import run  # a wrong configuration fails before this loads
+        from broker.testing import extension_of
 
-    try:
         with also_logged_to(directory / LOG):
             sys.exit(run(config, on_started=on_started, extend=extension_of(config)))
-    finally:
-        quiet.is_over()
 
 
 def _said(

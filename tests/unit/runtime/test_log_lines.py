@@ -12,6 +12,7 @@ import pytest
 
 from runtime.log_lines import (
     FILE_BYTES_MAX,
+    QuietStart,
     also_logged_to,
     apply_log_settings,
     log_to,
@@ -121,3 +122,13 @@ def test_a_log_that_is_not_ours_keeps_its_levels() -> None:
         logging.getLogger().setLevel(logging.ERROR)
         apply_log_settings(("DEBUG",), "json")
         assert logging.getLogger().level == logging.ERROR
+
+
+def test_a_start_that_fails_leaves_no_filter_at_the_handlers() -> None:
+    """The handlers outlive the command, as in a test suite: INFO lines would be lost for good."""
+    root = logging.getLogger()
+    before = [list(handler.filters) for handler in root.handlers]
+    with pytest.raises(OSError, match="no disk"), QuietStart(("metadata_topic",), ()):
+        raise OSError("no disk")
+    assert root.handlers
+    assert [list(handler.filters) for handler in root.handlers] == before
