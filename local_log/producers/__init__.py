@@ -1,1 +1,1 @@
-"""What a log knows of its producers: state, snapshots, transactions."""
+"""Producer state of a log: state, snapshots, transactions."""

@@ -1,1 +1,1 @@
-"""What a start makes of the files of one log: survey, verdict, repair."""
+"""Recovery of one log's files at a start: survey, verdict, repair."""
