@@ -1,4 +1,4 @@
-"""What the soak finds in a broker's log and in the words of its clients, and how it is shown."""
+"""Evaluates a broker's log and the reports of the clients, and shows the result."""
 
 import json
 import re
@@ -37,7 +37,7 @@ class Log:
     """A broker's log, whole.
 
     Attributes:
-        store: what the store counted of its calls and failures.
+        store: The store's counts of its calls and failures.
     """
 
     def __init__(self, path: Path) -> None:
