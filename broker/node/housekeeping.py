@@ -35,10 +35,10 @@ class Task:
     """One recurring task.
 
     Attributes:
-        name: for the log.
-        interval_ms: between the end of one pass and the start of the next.
-        run: one pass.
-        in_pool: run it on the pool, because it waits for the disk.
+        name: For the log.
+        interval_ms: Between the end of one pass and the start of the next.
+        run: One pass.
+        in_pool: Run it on the pool, because it waits for the disk.
     """
 
     name: str
@@ -94,7 +94,8 @@ class Housekeeping:
         except (OSError, KafkaError) as error:
             outage.failed(error)
         except Exception:
-            # Nobody asks for the result of a pass: it would be lost, and the next one comes anyway.
+            # No caller takes the result of a pass, so the error would be lost. The next pass runs
+            # in any case.
             log.exception(Incident.DEFECT.line(what=f"task {task.name} failed"))
         else:
             outage.succeeded()
@@ -156,9 +157,9 @@ def make_cleaner(current: Callable[[], BrokerConfig], logs: LogManager, ports: P
     """Make the cleaner of a broker; it does nothing before its `start`.
 
     Args:
-        current: returns the present settings.
-        logs: of the broker.
-        ports: of the process.
+        current: Returns the present settings.
+        logs: Of the broker.
+        ports: Of the process.
     """
     worker = ProcessWorker()
     cleaner = LogCleaner(logs, lambda: cleaner_settings(current()), ports, worker)
