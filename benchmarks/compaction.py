@@ -3,9 +3,9 @@
     python -m benchmarks.compaction [--mb 200] [--sizes 100 1024] [--codecs none zstd] [--profile]
 
 The log is made first: batches of some 16 KiB, keys drawn evenly, a fifth as many keys as records.
-A pass reads the dirty part twice, once for its keys. What is printed counts the log once: its
-bytes by the time of the whole pass. CPU seconds are those of this process, which does as the
-cleaner process does.
+A pass reads the dirty part twice, once for its keys. The printed rate counts the log once: its
+bytes divided by the time of the whole pass. CPU seconds are those of this process, which does the
+work of the cleaner process.
 """
 
 import argparse

@@ -3,13 +3,12 @@
     python -m benchmarks.compaction_latency [--mb 150] [--pairs 40]
 
 Compacted topics are filled, then one small record after the other is produced to another topic.
-The map of keys is as small as it may be, so that the cleaner has passes to make for as long as
-this lasts. Two windows of a second are a pair: in one the cleaner process is stopped (SIGSTOP), in
-the other it works; which comes first is drawn. The begin of each window does not count, as what
-the last one left is written then. A pair counts where in both windows at most one percent of the
-machine was stolen, other processes took at most a tenth of it, and the cleaner worked when it
-should. What is compared is the two windows of a pair: of p99, and of the time for which the
-broker's main thread was ready and had no processor.
+The map of keys has its smallest size, so that the cleaner works during the whole measurement. A
+pair is two windows of a second in random order. In one of them the cleaner process is stopped
+(SIGSTOP), in the other it works. The beginning of each window is excluded, because writes of the
+previous window end there. A pair counts if the cleaner worked and stood as planned. Besides, at
+most one percent of the machine may be stolen in a window, and a tenth taken by other processes. The
+windows of a pair are compared by p99, and by the time of the broker's main thread in the run queue.
 """
 
 import argparse
@@ -60,10 +59,10 @@ class Window:
     """One second.
 
     Attributes:
-        p99_ms: of its produces.
-        waited_ms: for so long the broker's main thread was ready and did not run.
-        cleaner_s: processor time of the cleaner.
-        stolen, others: shares of the machine.
+        p99_ms: Of its produces.
+        waited_ms: For so long the broker's main thread was ready and did not run.
+        cleaner_s: Processor time of the cleaner.
+        stolen, others: Shares of the machine.
     """
 
     p99_ms: float

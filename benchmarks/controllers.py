@@ -3,11 +3,11 @@
     python -m benchmarks.controllers [commits] [loss] [idle] [start] [wide] [broker]
         [--quick] [--no-kafka]
 
-* commits: a topic's config is changed over the wire, one at a time and 100 at once, each on its own
-  connection, with a linger of 0 and of 25 ms; the wait until the answer, so fsync on a majority
-  included. CPU is that of all three.
-* loss: kill -9 or SIGTERM of the active controller, to the first change that a client gets through
-  which asks the other two without a pause. Default timeouts.
+* commits: changes of a topic's config over the wire, one at a time and 100 at once. Each has its
+  own connection, and the linger is 0 and 25 ms. The time is that until the answer, with the fsync
+  on a majority. CPU is that of all three.
+* loss: time from kill -9 or SIGTERM of the active controller to the first accepted change. The
+  client asks the other two without a pause. Timeouts have their defaults.
 * idle: without brokers and clients.
 * start: a follower comes back to the two others, from the start of its process.
 * broker: the start of a broker that hosts 1,000 of 100,000 partitions, see `controllers_broker`.
@@ -51,7 +51,7 @@ def wide_one(kind: type[Controller]) -> type[Controller]:
 
 
 def parts_of(options: argparse.Namespace) -> dict[str, Part]:
-    """The measurements, by name."""
+    """Return the measurements by name."""
     quick = options.quick
 
     async def losses(kind: type[Controller], directory: Path) -> dict[str, float]:
@@ -90,7 +90,7 @@ def add_kinds(parser: argparse.ArgumentParser) -> None:
 def kinds_of(
     options: argparse.Namespace, kafka: type[Controller] = KafkaController
 ) -> dict[str, type[Controller]]:
-    """The compared sides, by label."""
+    """Return the kinds of controllers to compare, by label."""
     kinds: dict[str, type[Controller]] = {}
     if not options.no_tidemark:
         kinds["tidemark"] = TidemarkController

@@ -45,7 +45,7 @@ class Beats:
     """Passes bytes on between a broker and controllers.
 
     Attributes:
-        at: when a heartbeat passed, by the process's clock in seconds.
+        at: When a heartbeat passed, by the process's clock in seconds.
     """
 
     def __init__(self) -> None:

@@ -127,9 +127,9 @@ class Pings:
     """Votes and Fetches of an old epoch to one controller: answered by its loop, changing nothing.
 
     Attributes:
-        first_s: from the beginning to the first answer; infinite without one.
-        longest_s: longest wait for an answer since then.
-        count: answers.
+        first_s: From the beginning to the first answer; infinite without one.
+        longest_s: Longest wait for an answer since then.
+        count: Answers.
     """
 
     def __init__(self, controller: Controller) -> None:

@@ -64,9 +64,10 @@ async def caught_up(quorum: Quorum, node_id: int, deadline_s: float = 120) -> No
 
 
 async def idle_again(controller: Controller, deadline_s: float = 120) -> float:
-    """Wait until a controller does nothing but wait; `perf_counter` of when that began.
+    """Wait until a controller is idle; return the `perf_counter` at which that began.
 
-    What it has fetched it must still load: no answer says when that is done, its CPU does.
+    A controller still loads records after it has fetched them. No answer shows the end of that, so
+    its CPU is watched.
     """
     process = psutil.Process(controller.pid)
     async with asyncio.timeout(deadline_s):

@@ -1,4 +1,4 @@
-"""Part `loss`: how long changes are not taken when the active controller ends."""
+"""Part `loss`: how long no controller takes changes after the end of the active one."""
 
 import asyncio
 import statistics

@@ -1,8 +1,8 @@
 """Part `wide`: controllers with very many partitions, begun from their snapshots.
 
-Every controller has a snapshot of all of them. Then a follower starts, with its disk and without,
-the active controller is killed, and all start at once; each time somebody asks for a vote and for
-records, whose answers tell how long a controller's loop is held.
+Every controller has a snapshot of all partitions. Then a follower starts with its disk, and without
+it. The active controller is killed, and all start at once. Each time a client asks for a vote and
+for records; the time of the answers shows how long a controller's loop is held.
 """
 
 import asyncio

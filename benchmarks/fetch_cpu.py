@@ -1,10 +1,10 @@
-"""CPU of a broker for a small Fetch where much stands behind it: a long log, a wide session.
+"""CPU of a broker for a small Fetch of a long log, and in a wide session.
 
     python -m benchmarks.fetch_cpu [--tree PATH] [--fetches 2000] [--scale 1.0]
 
-Two lines, microseconds of the broker's CPU: a read_committed fetch of one batch from a log of 2,000
-segments, and a round of one produce and one fetch in a session of 2,000
-partitions. `--tree` starts the broker of another checkout.
+It prints two lines, in microseconds of the broker's CPU. The first is a read_committed fetch of one
+batch from a log of 2,000 segments. The second is a round of one produce and one fetch in a session
+of 2,000 partitions. `--tree` starts the broker of another checkout.
 """
 
 import argparse

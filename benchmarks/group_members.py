@@ -145,7 +145,7 @@ class Member:
         return True
 
     async def _is_settled(self, joined: Any, size: int) -> bool:
-        """Whether this generation is of the whole group; else wait until it is over."""
+        """True if this generation has the whole group; else wait until it ends, return False."""
         if joined.leader == self.id and len(joined.members) == size:
             return True
         each = self.partitions // size

@@ -2,8 +2,8 @@
 
     python -m benchmarks.groups [--rounds 5] [--only rebalance,commit,idle] [--no-kafka]
 
-* rebalance: 100 groups of 10 members on a topic of 2,000 partitions, a connection each; all 1,000
-  members join again at once, and a round is over when the last one has its assignment.
+* rebalance: 100 groups of 10 members on a topic of 2,000 partitions, one connection a member. All
+  1,000 members join again at once. A round is over when the last one has its assignment.
 * commit: 16 members, each with one commit on its way, of one partition and of 100.
 * idle: 10,000 members in 1,000 groups on 200 connections; each sends a heartbeat every 3 s.
 

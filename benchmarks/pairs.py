@@ -3,9 +3,9 @@
     python -m benchmarks.pairs --base PATH [--rounds 20] [--only fetch_small,metadata]
 
 The other checkout runs with this environment. CPU is that of the broker and its children, by the
-kernel's run time in nanoseconds. A row a kind of work: microseconds a request of both (medians),
-and the ratio new/base of a round: lower quartile, median, upper quartile. What else runs on the
-machine disturbs both alike.
+kernel's run time in nanoseconds. Each kind of work has a row: microseconds a request of both
+(medians), and the ratio new/base of a round: lower quartile, median, upper quartile. Other work on
+the machine disturbs both alike.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def metadata() -> bytes:
 
 
 def works(remote_end: int) -> dict[str, Work]:
-    """The requests of a round; `remote_end`: below it the remote topic is in the store alone."""
+    """Return the requests of a round; below `remote_end` the remote topic has no local segment."""
     small = produce_frame({(LOCAL_TOPIC, 0): batch(b"x" * 100)})
     large = produce_frame({(LOCAL_TOPIC, 0): batch(os.urandom(LARGE - 1_000))})
     remote = [fetch(REMOTE_TOPIC, offset, LARGE) for offset in range(remote_end)]

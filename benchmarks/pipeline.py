@@ -4,18 +4,17 @@
         [--works decode,scan,spark,consumer,connector,broker] [--connector-python VENV/bin/python]
         [--connector-jars DIR]
 
-A broker of ours tiers each topic to a directory; `decode`, `scan` and `spark` read what lies there,
-the last two without the broker, `consumer` and `connector` read the topic through the broker. The
+A Tidemark broker tiers each topic to a directory. `decode`, `scan` and `spark` read that directory,
+the last two without the broker. `consumer` and `connector` read the topic through the broker. The
 best of `--rounds` counts. MB are 10^6 bytes of keys and values. `a core` divides by the CPU seconds
-of all processes that read: the JVM and its Python workers too, the broker not.
+of all processes that read, with the JVM and its Python workers, but without the broker.
 
-`broker` plans the offsets of the remote tier through the broker, reads them, and says how much CPU
-the broker took meanwhile, beside what it takes idle.
+`broker` plans the offsets of the remote tier through the broker, and reads them. It prints the
+broker's CPU meanwhile, and its CPU while idle.
 
-The connector runs where its jars resolve: pyspark 4.0.0 in an environment of its own
-(`pip install pyspark==4.0.0`) and a directory with the jars of
-`org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0` and what it needs
-(`mvn dependency:copy-dependencies -DincludeScope=runtime`).
+The connector needs pyspark 4.0.0 in its own environment (`pip install pyspark==4.0.0`). It also
+needs a directory with the jars of `org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0` and their
+dependencies (`mvn dependency:copy-dependencies -DincludeScope=runtime`).
 """
 
 import argparse
@@ -61,7 +60,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Round:
-    """The result and the cost of one round."""
+    """Records and bytes that one round read, and its cost."""
 
     records: int
     seconds: float

@@ -2,9 +2,9 @@
 
     python -m benchmarks.planning [SEGMENTS [DELETED]]
 
-A broker gets a topic whose metadata names so many live segments, and others that were deleted
-again; nothing of them is in a store, for a plan does not look there. A process of its own plans
-the whole log three times.
+A broker gets a topic whose metadata has so many live segments, and others that were deleted. No
+object of them is in a store, since a plan reads none. A separate process plans the whole log three
+times.
 """
 
 import json

@@ -12,10 +12,10 @@ All share this machine with the client.
   100 records a second are written to partitions of the other two brokers, acks=all.
 * full: the same with a topic of the same size that is not tiered.
 * failover: the leader of so many tiered partitions is killed by kill -9 just after a segment of
-  each was closed. Two more records are written to each as soon as another broker takes them: the
-  copy is measured of what was left, and of the segment that the new leader closed.
-* added: of a topic as in `tiered`, but with replicas on two of the brokers, a reassignment gives
-  each partition one more on the third, measured in the same way.
+  each was closed. Two more records are written to each as soon as another broker takes them. Two
+  copies are measured: that of the segments left over, and that of the new leader's first segment.
+* added: a topic as in `tiered`, but with replicas on two of the brokers. A reassignment gives each
+  partition one more replica on the third broker, which is measured in the same way.
 * added-full: the same with a topic that is not tiered.
 * throttled: that, with `follower.replication.throttled.rate` at so many megabytes a second.
 
@@ -36,7 +36,7 @@ from tests.support.quorum.own_controllers import TidemarkController
 
 
 def parts_of(megabytes: int, partitions: int, rate_mb: int) -> dict[str, Part]:
-    """The measurements, by name."""
+    """Return the measurements by name."""
     return {
         "tiered": lambda kind, directory: rebuild(kind, directory, megabytes, is_tiered=True),
         "full": lambda kind, directory: rebuild(kind, directory, megabytes, is_tiered=False),

@@ -69,8 +69,8 @@ class Three:
     """Brokers that run.
 
     Attributes:
-        brokers: by node id.
-        store: the directory that all their tiers have.
+        brokers: By node id.
+        store: The directory that all their tiers have.
     """
 
     nodes: Nodes
@@ -153,7 +153,7 @@ def refused(answer: bytes) -> dict[tuple[str, int], int]:
 class Beside:
     """Writes 100 records a second in turn to the partitions of a topic, acks=all.
 
-    In a process of its own: the clock is not to tell how long this one kept its interpreter.
+    It runs in a separate process, so that its times do not include waits for this interpreter.
     """
 
     def __init__(self, topic: str, addresses: Sequence[str]) -> None:

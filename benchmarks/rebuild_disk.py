@@ -103,7 +103,7 @@ async def filled(cluster: Three, ids: Sequence[int], megabytes: int, *, is_tiere
 async def _lose_the_disk(
     cluster: Three, *, is_tiered: bool
 ) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
-    """The measurements, and the beginning and end of each part."""
+    """Return the figures, and the beginning and end of each part of the measurement."""
     rest_began = time.monotonic()
     await asyncio.sleep(REST_S)
     victim = cluster.victim
@@ -142,7 +142,7 @@ async def _lose_the_disk(
 
 
 async def give_up_the_lost_directory(broker: TieringBroker) -> None:
-    """As docs/replication.md has it: the broker runs, its old directory is missing."""
+    """Give the lost directory up as docs/replication.md says; the broker runs without it."""
     own = ["--config", str(broker.config_file)]
     nice = ["nice", "-n", str(_ELSEWHERE)]
     command = [*nice, sys.executable, "-m", "tidemark.cli", "directories"]

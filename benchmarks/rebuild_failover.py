@@ -33,7 +33,7 @@ Places = set[tuple[str, int]]
 async def failover(kind: type[Controller], directory: Path, partitions: int) -> dict[str, float]:
     """Kill the leader while it has a closed segment of each partition that is not copied yet.
 
-    What counts for a partition is the copy of a segment that the next leader has written.
+    A partition counts as done with the copy of a segment that the next leader has written.
     """
     each = min(partitions, PARTITIONS_A_TOPIC)
     names = [f"led-{number}" for number in range(partitions // each)]
@@ -161,8 +161,8 @@ class Validated:
     """Looks on a thread how many partitions wait for the validation of their tier.
 
     Attributes:
-        at: when none did for the first time after the last that did (monotonic).
-        most: how many did at once.
+        at: When none did for the first time after the last that did (monotonic).
+        most: How many did at once.
     """
 
     def __init__(self, cluster: Three) -> None:

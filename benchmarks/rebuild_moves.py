@@ -49,11 +49,11 @@ async def added(
     """Seconds and bytes until a broker that had nothing of a topic is in sync with all of it.
 
     Args:
-        kind: of the controllers, and so of the brokers.
-        directory: of all.
-        megabytes: of the topic, one copy.
-        is_tiered: most of it is in the remote tier alone.
-        rate_mb: at most so many megabytes a second; None: as many as it can.
+        kind: Of the controllers, and so of the brokers.
+        directory: Of all.
+        megabytes: Of the topic, one copy.
+        is_tiered: Most of it is in the remote tier alone.
+        rate_mb: At most so many megabytes a second; None: as many as it can.
     """
     async with three(kind, directory) as cluster:
         total = await filled(cluster, OTHERS, megabytes, is_tiered=is_tiered)
@@ -97,7 +97,7 @@ def _begin(cluster: Three) -> None:
 
 
 def _throttle(cluster: Three, rate: int) -> None:
-    """As `kafka-reassign-partitions --throttle` does it."""
+    """Set the throttles that `kafka-reassign-partitions --throttle` sets."""
     tools = admin(cluster.others[0].address)
     of_broker = ConfigResource(
         ResourceType.BROKER, str(VICTIM), incremental_configs=[_set(RATE, rate)]

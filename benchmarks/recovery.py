@@ -2,10 +2,11 @@
 
     python -m benchmarks.recovery [--mb 256] [--partitions 4] [--threads 1]
 
-Writes logs of batches of a given size, one segment a partition, with no clean mark and no recovery
-point, and opens them as a broker does at its start: every batch is read, checked and indexed. The
-files are in the page cache, so the figures are of the program, not of the disk. Prints a row for
-each size of a batch, without and with a producer id (idempotent producers have one).
+It writes logs of batches of a given size, one segment a partition, without a clean mark and a
+recovery point. Then it opens them as a broker does at its start: every batch is read, checked and
+indexed. The files are in the page cache, so the figures are of the program, not of the disk. It
+prints a row for each size of a batch, without and with a producer id (idempotent producers have
+one).
 """
 
 import argparse

@@ -9,9 +9,9 @@ defaults, and share this machine with the client. CPU is that of all nodes.
 * large, middle: requests of 1 MiB and of 16 KiB to twelve partitions, four connections to each
   leader with five requests in flight each. The second of two rounds counts.
 * small: one record of 100 bytes at a time.
-* loss: the leader's node, which is not the active controller, is killed by kill -9 or stopped by
-  SIGTERM; the longest time without an acknowledgement of a client that tries all the time.
-* elected: the node is killed that leads 5,000 partitions, until the other two lead all of them.
+* loss: kill -9 or SIGTERM of the leader's node, which is not the active controller. The figure is
+  the longest time without an acknowledgement, for a client that tries all the time.
+* elected: time from the kill of a node that leads 5,000 partitions until the other two lead them.
 
 Compare only within one run. Kafka's heap is 1 GB each.
 """
@@ -25,7 +25,7 @@ from benchmarks.replication_produce import flood, small
 
 
 def parts_of(*, quick: bool) -> dict[str, Part]:
-    """The measurements, by name."""
+    """Return the measurements by name."""
     megabytes, rounds, partitions = (60, 1, 500) if quick else (1_000, 5, 5_000)
     return {
         "large": lambda kind, directory: flood(kind, directory, 1 << 20, megabytes),

@@ -139,7 +139,7 @@ async def elected(kind: type[Controller], directory: Path, partitions: int) -> d
         await nodes.create(names, turns)
         await asyncio.to_thread(_until_led, [nodes.addresses[victim]], names)
         created = time.monotonic()
-        for node in nodes.quorum.controllers.values():  # no answer tells that a replica is there
+        for node in nodes.quorum.controllers.values():  # no answer shows that a replica exists
             await idle_again(node, deadline_s=_MADE_S)
         costs = Costs(nodes.quorum)
         await asyncio.sleep(10)
@@ -161,7 +161,10 @@ async def elected(kind: type[Controller], directory: Path, partitions: int) -> d
 
 
 def _until_led(addresses: Sequence[str], names: Sequence[str]) -> None:
-    """Ask where they end, which only a leader tells that knows what is committed."""
+    """Wait until each partition has a leader that answers with its end.
+
+    Only a leader that knows the committed records answers.
+    """
     deadline = time.monotonic() + _LOST_S
     clients = [Client(one) for one in addresses]
     for name in names:  # one after the other: to ask for all of them is work, too

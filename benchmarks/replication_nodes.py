@@ -30,7 +30,7 @@ class Nodes:
     """Three nodes that run.
 
     Attributes:
-        addresses: of their clients, by node id.
+        addresses: Of their clients, by node id.
     """
 
     def __init__(self, quorum: Quorum, addresses: Mapping[int, str]) -> None:
@@ -85,14 +85,14 @@ class Nodes:
 
 
 def metadata(address: str, topics: Sequence[str] = ()) -> Any:
-    """The state of some topics at a node, and the live brokers; names as the codec's."""
+    """Return a node's Metadata answer with some topics and all alive brokers, as the codec's."""
     cls = codec.request(ApiKey.METADATA).cls
     with Client(address) as client:
         return client.ask(ApiKey.METADATA, 9, cls(topics=[cls.Topics(name=one) for one in topics]))
 
 
 def are_in_sync(address: str, topics: Sequence[str], partitions: int = 1) -> bool:
-    """Whether a node knows so many partitions of each, led and with all replicas in sync."""
+    """True if a node knows so many partitions of each, led and with all replicas in sync."""
     return all(
         len(topic.partitions) >= partitions
         and all(

@@ -3,11 +3,10 @@
     python -m benchmarks.slow_store --upstream http://127.0.0.1:4566 [--first-byte-ms 30]
         [--mb-per-s 200]
 
-Prints `ready endpoint=URL` and serves until it gets SIGTERM. Every request waits the delay before
-its first byte, side by side with others; all bodies together share the bandwidth. An object is kept
-in memory from its first GET on, so that neither the delay nor the bandwidth is that of the store
-behind. `GET /_counts` gives the requests and bytes
-since the last `DELETE /_counts` as JSON.
+It prints `ready endpoint=URL` and serves until it gets SIGTERM. Every request waits the delay
+before its first byte, in parallel with others; all bodies together share the bandwidth. An object
+is kept in memory from its first GET on. So delay and bandwidth do not depend on the store behind.
+`GET /_counts` returns the requests and bytes since the last `DELETE /_counts` as JSON.
 """
 
 import argparse

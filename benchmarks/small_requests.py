@@ -2,10 +2,10 @@
 
     python -m benchmarks.small_requests [--requests 20000]
 
-First what one Produce of a record of 100 bytes, one Fetch of it and one Metadata of its topic cost
-the broker's process, one at a time over loopback. Then what timing a request costs, in this
-process: the lines of `broker.network` that are there for it alone, with all that they call. At last
-the share of the one in the other. All are the least of some rounds.
+The first figures are the broker's CPU for single requests over loopback: a Produce of a record of
+100 bytes, a Fetch of it and a Metadata of its topic. The next figure is the CPU for timing a
+request, in this process. It covers the lines of `broker.network` that serve only this, with all
+that they call. The last figures are its share. All are the least of some rounds.
 """
 
 import argparse

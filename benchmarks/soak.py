@@ -2,18 +2,19 @@
 
     python -m benchmarks.soak --minutes 60 [--seed 1] [--plant memory] [--json FILE] [--data DIR]
 
-One broker with a tier whose store fails now and then, at random; clients of librdkafka and of plain
-frames: good, slow to read, slow to write, silent, flooding, sending nonsense, idle, reading old
-offsets, joining groups, making topics and deleting them (benchmarks/soak_parts/load.py lists them).
-Each few seconds is sampled what processes take and what the broker says; progress is shown, also
-of the end.
+One broker has a tier whose store fails now and then, at random. The clients use librdkafka or plain
+frames. Some are good, slow to read, slow to write, silent, flooding, sending nonsense, or idle.
+Others read old offsets, join groups, or create and delete topics (benchmarks/soak_parts/load.py
+lists them). Every few seconds the figures of the processes and of the broker's page are sampled;
+progress is shown, also of the end.
 
 At the end every figure that must be flat is validated by the rule of
-benchmarks/soak_parts/validator.py. No acknowledged record may be lost or wrong, no good client
-refused, no traceback and no other ERROR than the store's may stand in the log. When the clients
-have left, health must come back, and their connections and descriptors must go; SIGTERM must end
-the broker with 0. Exit code 0: all of it held; 1: the reasons are the last lines. `--plant` makes
-the store or the clients leak, to see that it is found. `--data` keeps the data and the log there.
+benchmarks/soak_parts/validator.py. No acknowledged record may be lost or wrong, and no good client
+may be refused. The log may have no traceback, and no ERROR except the store's. When the clients
+have left, health must come back, and their connections and descriptors must go. SIGTERM must end
+the broker with 0. The exit code is 0 if all of this held, else 1, and the last lines are the
+reasons. With `--plant` the store or the clients leak, as a test that leaks are found. With `--data`
+the data and the log stay there.
 """
 
 import argparse
@@ -71,14 +72,14 @@ SETTINGS = {
     "log.segment.delete.delay.ms": "2000",
     "remote.log.index.file.cache.ttl.ms": "20000",
 }
-"""Settings of hours are seconds here, and sizes are small: so the warm-up is short."""
+"""Small caches that keep entries for seconds, not for hours, so that the warm-up is short."""
 
 
 class Soak:
     """One run.
 
     Attributes:
-        findings: why it failed.
+        findings: Why it failed.
     """
 
     def __init__(self, options: argparse.Namespace, data: Path) -> None:

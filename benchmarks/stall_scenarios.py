@@ -200,7 +200,7 @@ def take_over(data: Path, scale: float) -> list[Figures]:
 
 
 def validated(broker: Watched) -> bool:
-    """Whether the broker is ready and its tier has validated every partition.
+    """True if the broker is ready and its tier has validated every partition.
 
     The metrics would say it, too, and hold the event loop with so many partitions.
     """

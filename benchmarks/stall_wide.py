@@ -31,7 +31,7 @@ FETCH_BYTES = 50 << 20
 def wide_requests(data: Path, scale: float) -> list[Figures]:
     """Produce, parked fetches and a setting of the broker, beside 5,000 partitions in 3,000 topics.
 
-    And a decision that takes them all away, with a remote tier that is told of each.
+    Also a decision that removes all of them, with a remote tier that is notified of each.
     """
     broker = watched(data, tiered=True)
     wide, narrow = topics("wide", int(2_000 * scale)), [f"n-{n}" for n in range(int(3_000 * scale))]

@@ -2,11 +2,11 @@
 
     python -m benchmarks.stalls [--only create,delete,...] [--scale 1.0] [--runs 1] [--json FILE]
 
-Each line is a piece of work on a real broker and, beside it, the longest wait of a bystander
-(ApiVersions on its own connection; the health page during recovery) and p99 and p99.9 of small
-produces with acks=1: without the time in which broker or bystander could have run and had no CPU,
-and in brackets as the clock showed it. `took` is how long the work was not answered. The last
-column is what the broker's own line says of the event loop. Worst of `--runs`.
+Each line has a piece of work on a real broker, the longest wait of a bystander, and p99 and p99.9
+of small produces with acks=1. The bystander sends ApiVersions on its own connection; during
+recovery it reads the health page. Time in which broker or bystander could run and had no CPU is
+excluded; the times of the clock are in brackets. `took` is the time until the answer of the
+work. The last column is the broker's own figure of the event loop. The worst of `--runs` counts.
 """
 
 import argparse

@@ -68,11 +68,11 @@ def run(
     """Run a broker, a controller or both until SIGTERM or SIGINT.
 
     Args:
-        config: settings of the process.
-        make_ports: makes the ports for the event loop.
-        on_started: called once, when a broker serves clients or a controller has joined the quorum.
-        spawn_tier: starts a tier process.
-        extend: adds parts to a serving broker that are above it; see `broker.testing`.
+        config: Settings of the process.
+        make_ports: Makes the ports for the event loop.
+        on_started: Called once, when a broker serves clients or a controller has joined the quorum.
+        spawn_tier: Starts a tier process.
+        extend: Adds parts to a serving broker that are above it; see `broker.testing`.
 
     Returns:
         The exit code: 0 after a clean stop, 1 after a fatal error. The error has been logged and,

@@ -107,7 +107,7 @@ class Broker(ServerProcess):
     """A broker, with or without a controller in its process.
 
     Attributes:
-        live: current settings, including changes since the start.
+        live: Current settings, including changes since the start.
     """
 
     def __init__(
@@ -120,10 +120,10 @@ class Broker(ServerProcess):
         """Make a broker on the running event loop; nothing is opened before `start`.
 
         Args:
-            config: settings of the broker.
-            ports: used by this broker alone: it stops their pools.
-            spawn_tier: starts a tier process.
-            extend: adds parts to the serving broker.
+            config: Settings of the broker.
+            ports: Used by this broker alone: it stops their pools.
+            spawn_tier: Starts a tier process.
+            extend: Adds parts to the serving broker.
         """
         super().__init__(config, ports)
         self._spawn_tier = spawn_tier
@@ -136,7 +136,7 @@ class Broker(ServerProcess):
         """Serve clients; returns when the tier runs, or waits for other brokers.
 
         Raises:
-            ConfigError, DirectoryError, InternalTopicError, TierStartError, OSError: the start
+            ConfigError, DirectoryError, InternalTopicError, TierStartError, OSError: The start
             failed; `stop` undoes the part that was done.
         """
         self._secret = read_cluster_secret(self.config, self._ports.disk)

@@ -29,8 +29,8 @@ class Controller(ServerProcess):
         """Make a controller on the running event loop; nothing is opened before `start`.
 
         Args:
-            config: settings of the controller.
-            ports: used by this controller alone: it stops their pools.
+            config: Settings of the controller.
+            ports: Used by this controller alone: it stops their pools.
         """
         super().__init__(config, ports)
         self.health = Health(config.node_id, kind="controller")
@@ -39,7 +39,7 @@ class Controller(ServerProcess):
         """Join the quorum; returns before a leader is known.
 
         Raises:
-            ConfigError, DirectoryError, QuorumConfigError, UnusableMetadataError, OSError: the
+            ConfigError, DirectoryError, QuorumConfigError, UnusableMetadataError, OSError: The
             start failed; `stop` undoes the part that was done.
         """
         log.info("files: at most %d can be open", raise_file_limit())

@@ -227,7 +227,7 @@ class _Connection:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the node has answered ApiVersions, or will not."""
+        """True if the node has answered ApiVersions, or will not."""
         greeted = self.exchange.is_ready and (self._greeting is None or self._greeting.is_done)
         return self.failure is not None or greeted
 

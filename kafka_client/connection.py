@@ -62,7 +62,7 @@ class Connection:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether there is a connection, or an attempt to open one."""
+        """True if there is a connection, or an attempt to open one."""
         return self._open is not None
 
     @property

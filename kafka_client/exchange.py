@@ -1,7 +1,7 @@
 """Requests and answers of one open connection, without socket, thread or timer.
 
-Bytes are received in place: first the 8 bytes with an answer's length and correlation id, then the
-answer into memory of its own, which is never copied. Answers come in the order of requests. Any
+Bytes are received in place. The 8 bytes with an answer's length and correlation id come first, then
+the answer into its own memory, which is never copied. Answers come in the order of requests. Any
 violation of the protocol is an OSError and ends the connection with all its requests.
 
 A request that is not answered in time ends alone, and its answer is dropped when it arrives. When
@@ -150,7 +150,7 @@ class Exchange:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request waits for its end."""
+        """True if no request waits for its end."""
         return not self._asked and not self._waiting
 
     # -- answers

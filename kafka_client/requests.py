@@ -47,7 +47,7 @@ class Answer:
     """The frame of an answer, in memory that belongs to its receiver until `release`.
 
     Attributes:
-        frame: without its size; begins with the correlation id.
+        frame: Without its size; begins with the correlation id.
     """
 
     __slots__ = ("_release", "api_key", "frame", "version")
@@ -94,7 +94,7 @@ class Call:
     """One request that waits for its end.
 
     Attributes:
-        version: As sent; -1 before.
+        version: Version in which it was sent; -1 before.
         ends_ms: When its time is over; set by the exchange, on its clock.
         is_done: Its end has been delivered, or is not wanted.
     """
@@ -120,8 +120,8 @@ class Call:
             api_key: Of the request.
             encode: Makes the body in the agreed version; may raise `NotSentError`.
             done: Called once with the result of `read`, or with a `ClientError`.
-            versions: Those of this side; the highest one that both sides support is used. None: all
-                that have a schema.
+            versions: Versions of this side; the highest one that both sides support is used. None:
+                all that have a schema.
             read: Decodes the answer, on any thread; its error fails the request. None: `done` gets
                 the `Answer`, and releases it.
             timeout_ms: For all of it: name, connection, answer.
@@ -137,7 +137,7 @@ class Call:
 
     @property
     def is_raw(self) -> bool:
-        """Whether the answer is delivered as received."""
+        """True if the answer is delivered as received."""
         return self._read is None
 
     def result_of(self, answer: Answer) -> Any:
@@ -146,7 +146,7 @@ class Call:
             return answer
         try:
             return self._read(answer)
-        except Exception as cause:  # noqa: BLE001 - whatever it is, the request has to end
+        except Exception as cause:  # noqa: BLE001 - the request has to end on any error
             reason = str(cause) or type(cause).__name__
             failure = UnreadableAnswerError(f"{self.api_key.name} {self.version}: {reason}")
             failure.__cause__ = cause

@@ -1,8 +1,8 @@
 """TLS and SASL of a client, from properties as Kafka's own tools take them.
 
-One file serves the Java clients, librdkafka and the client here: names that only Java has are
-translated to those of librdkafka, which are taken as they are, too. Reads only the files that the
-settings name.
+One file serves the Java clients, librdkafka and the client here. Names that only Java has are
+translated to those of librdkafka, which are accepted as well. Only files that the settings name are
+read.
 
 Source: Apache Kafka 4.3, SslConfigs, SaslConfigs; KIP-43, KIP-152; RFC 4616, RFC 5802, RFC 7677.
 """
@@ -178,13 +178,13 @@ def scram(hash_name: str, user: str, password: str, nonce: str) -> Messages:
     """The client's side of SCRAM.
 
     Args:
-        hash_name: as `hashlib` calls it.
-        user: of any characters.
-        password: its own normal form (SASLprep), as ASCII is.
-        nonce: printable ASCII without a comma, other for each connection.
+        hash_name: Name in `hashlib`.
+        user: Of any characters.
+        password: Its own normal form (SASLprep), as ASCII is.
+        nonce: Printable ASCII without a comma, other for each connection.
 
     Raises:
-        ConnectionError: the server's answers are none, or it does not know the password.
+        ConnectionError: The server's answers are none, or it does not know the password.
     """
     name = user.replace("=", "=3D").replace(",", "=2C")
     bare = f"n={name},r={nonce}".encode()

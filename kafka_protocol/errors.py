@@ -149,7 +149,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether clients take the error as passing and try again by themselves."""
+        """True if clients take the error as passing and try again by themselves."""
         return self in _RETRIABLE
 
 
@@ -198,8 +198,8 @@ class TidemarkError(Exception):
 class KafkaError(TidemarkError):
     """An error that is sent to a client.
 
-    Subclasses set `code` as a class attribute and keep their facts as fields; the message is for
-    the log and for error messages of the protocol, and holds no secrets.
+    Subclasses set `code` as a class attribute and keep their facts as fields. The message appears
+    in the log and in error messages of the protocol, so it has no secrets.
     """
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR

@@ -12,8 +12,8 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 """Consumer groups and the offsets that they committed; only brokers write it."""
 
 NO_GROUP: Final = "tidemark-no-group"
-"""Stands for no group at all in clients on librdkafka: its consumer must name one, and asks for the
-coordinator of it, also where partitions are assigned and nothing is committed."""
+"""Group of librdkafka clients that use none. Its consumer must name a group and looks up its
+coordinator, even if partitions are assigned and nothing is committed."""
 
 ZERO_UUID = bytes(16)
 

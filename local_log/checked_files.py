@@ -1,10 +1,10 @@
 """The small text files of one directory, each checked against its CRC32C in a sidecar of ours.
 
 Kafka's checkpoints have no checksum: one flipped bit turns log start 100 into 900, and both tiers
-delete everything below. The sidecar `tidemark-checksums` has several checksums for each such file:
-of the version that was read back from the disk, of every version since that was not fsynced, and of
-the next one. It is written before the file, so after a kill or a power cut between the two writes
-the file still has a listed checksum. A file with any other checksum is damaged.
+delete everything below. The sidecar `tidemark-checksums` has several checksums for each such file.
+They belong to the version that was read back from the disk, every later version without an fsync,
+and the next version. It is written before the file, so after a kill or a power cut between the two
+writes the file still has a listed checksum. A file with any other checksum is damaged.
 
     tidemark-checksums 1
     owner Zm9vYmFyYmF6cXV4MTIzNA 3
@@ -49,7 +49,7 @@ class Sidecar:
 
     Attributes:
         owner: None in a log directory.
-        files: checksums by file name; a file without an entry is not checked.
+        files: Checksums by file name; a file without an entry is not checked.
     """
 
     owner: Owner | None
@@ -70,7 +70,7 @@ def parse_sidecar(data: bytes) -> Sidecar:
     """Decode the sidecar.
 
     Raises:
-        CorruptFileError: cut, changed, or of another version.
+        CorruptFileError: Cut, changed, or of another version.
     """
     owner, files = None, {}
     try:
@@ -91,7 +91,7 @@ class CheckedFiles:
     Not thread-safe: a caller with several threads holds a lock.
 
     Attributes:
-        owner: of the directory, from the sidecar; None if it has none.
+        owner: Of the directory, from the sidecar; None if it has none.
     """
 
     __slots__ = (
@@ -110,14 +110,14 @@ class CheckedFiles:
         """Read the sidecar.
 
         Args:
-            disk: of the directory.
-            directory: need not exist yet.
+            disk: Of the directory.
+            directory: Need not exist yet.
             compare: False if another program without a sidecar (Apache Kafka) may have written the
                 files; the present sidecar is ignored then.
-            owner: to write if the sidecar has none.
+            owner: To write if the sidecar has none.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         self._disk = disk
         self._directory = directory
@@ -147,20 +147,20 @@ class CheckedFiles:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the sidecar is intact, so that a file with another checksum is damaged."""
+        """True if the sidecar is intact, so that a file with another checksum is damaged."""
         return self._is_kept
 
     def knows(self, name: str) -> bool:
-        """Whether the sidecar lists this file, so that it existed once."""
+        """True if the sidecar lists this file, so the file existed once."""
         return name in self._versions
 
     def read(self, name: str) -> bytes:
         """Read a file whole.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            CorruptFileError: the sidecar does not list its checksum.
-            OSError: the disk failed.
+            FileNotFoundError: There is no such file.
+            CorruptFileError: The sidecar does not list its checksum.
+            OSError: The disk failed.
         """
         data = self._disk.read_file(self._directory / name)
         known = self._versions.get(name)
@@ -174,14 +174,14 @@ class CheckedFiles:
         """Replace a file, after its checksum.
 
         Args:
-            name: of the file.
-            data: whole content.
-            durable: file and checksum survive a power cut on return. Otherwise a power cut may
+            name: Of the file.
+            data: Whole content.
+            durable: File and checksum survive a power cut on return. Otherwise a power cut may
                 leave the old or new version with either sidecar: only for files that can be made
                 again.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         path = self._directory / name
         new = crc32c(data)
@@ -202,7 +202,7 @@ class CheckedFiles:
         The sidecar need not be fsynced: after a power cut its only version is complete or missing.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         self._versions = {name: (crc32c(data),) for name, data in files.items()}
         self._saved = Sidecar(self.owner, dict(self._versions))

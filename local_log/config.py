@@ -51,9 +51,9 @@ class LogConfig:
 
     # Read by each append.
     stamps_append_time: bool = field(init=False, repr=False, compare=False)
-    """Whether the broker's clock replaces the producers' timestamps."""
+    """True if the broker's clock replaces the producers' timestamps."""
     opens_batches: bool = field(init=False, repr=False, compare=False)
-    """Whether batches must be inflated: each record is validated, or compressed again."""
+    """True if batches must be inflated: each record is validated, or compressed again."""
 
     def __post_init__(self) -> None:
         stamps = self.message_timestamp_type == "LogAppendTime"
@@ -63,32 +63,32 @@ class LogConfig:
 
     @property
     def validates_records(self) -> bool:
-        """Whether each record of a batch is validated before the append."""
+        """True if each record of a batch is validated before the append."""
         return self.compacts or self.message_timestamp_before_max_ms != LONG_MAX
 
     @property
     def compacts(self) -> bool:
-        """Whether only the newest record of a key must be kept."""
+        """True if only the newest record of a key must be kept."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:
-        """Whether old segments are deleted by time and size."""
+        """True if old segments are deleted by time and size."""
         return "delete" in self.cleanup_policy
 
     @property
     def is_tiered(self) -> bool:
-        """Whether the remote tier has records of the log, or must delete them."""
+        """True if the remote tier has records of the log, or must delete them."""
         return self.remote_storage_enable or self.remote_log_delete_on_disable
 
     @property
     def drops_remote(self) -> bool:
-        """Whether tiering is off, and all remote data is to be deleted."""
+        """True if tiering is off, and all remote data is to be deleted."""
         return self.remote_log_delete_on_disable and not self.remote_storage_enable
 
     @property
     def copies_to_remote(self) -> bool:
-        """Whether closed segments are copied, so that local retention applies."""
+        """True if closed segments are copied, so that local retention applies."""
         return self.remote_storage_enable and not self.remote_log_copy_disable
 
     @property

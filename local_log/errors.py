@@ -161,9 +161,9 @@ class LogRefused(TidemarkError):
     """A log contradicts what is known of it; it is unchanged and not served.
 
     Attributes:
-        reason: for people, with file, offset and limit.
-        remedy: for people.
-        facts: compared with the loss that an operator accepted.
+        reason: For people, with file, offset and limit.
+        remedy: For people.
+        facts: Compared with the loss that an operator accepted.
     """
 
     def __init__(self, reason: str, remedy: str, facts: RefusalFacts) -> None:

@@ -68,7 +68,7 @@ def open_moving(disk: Disk, path: Path) -> OpenFile:
     Until it is in place it has the `.swap` name; one of the two names always exists.
 
     Raises:
-        FileNotFoundError: neither name exists.
+        FileNotFoundError: Neither name exists.
     """
     try:
         return disk.open_read(path.with_name(path.name + SWAP))

@@ -83,7 +83,7 @@ class LeaderEpochCache:
         self._become(_chain(entries))
 
     def reaches(self, log_end: int) -> bool:
-        """Whether the last entry has no record in a log that ends at `log_end` (exclusive)."""
+        """True if the last entry has no record in a log that ends at `log_end` (exclusive)."""
         return bool(self._entries) and self._entries[-1].start_offset >= log_end
 
     def epoch_for(self, offset: int) -> int | None:
@@ -98,8 +98,8 @@ class LeaderEpochCache:
         A follower truncates to the answer: too high, and it keeps records the leader never had.
 
         Args:
-            asked: epoch the follower last fetched under.
-            log_end: first offset not yet written here (exclusive).
+            asked: Epoch the follower last fetched under.
+            log_end: First offset not yet written here (exclusive).
 
         Returns:
             The largest epoch <= `asked` and the first offset after it (exclusive).
@@ -133,12 +133,12 @@ class LeaderEpochCache:
         The entry that covers it stays, and starts there.
 
         Args:
-            start_offset: inclusive.
-            keeps: call `on_change`; False while the log start itself is not durable: a chain on
+            start_offset: Inclusive.
+            keeps: Call `on_change`; False while the log start itself is not durable: a chain on
                 disk that begins above it has no epochs for the offsets between.
 
         Returns:
-            Whether an entry was removed or moved.
+            True if an entry was removed or moved.
         """
         entries = self._entries
         index = bisect_right(entries, start_offset, key=_start)
@@ -202,9 +202,9 @@ def truncation_for(chain: LeaderEpochCache, theirs: EpochEnd, *, log_end: int) -
     asks once more.
 
     Args:
-        chain: of this log.
-        theirs: the leader's largest epoch not above the requested one, and its end.
-        log_end: of this log (exclusive).
+        chain: Of this log.
+        theirs: The leader's largest epoch not above the requested one, and its end.
+        log_end: Of this log (exclusive).
 
     Returns:
         The new log end (exclusive), at most `log_end`. Below the log start: even the log start is

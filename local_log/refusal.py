@@ -1,8 +1,8 @@
-"""Why a log was not opened: facts that can be shown, written down and compared. Pure.
+"""Facts for which a log is refused; they are shown, written down and compared. Pure.
 
-What is missing, empty, old or contradictory proves nothing, so a log that contradicts what is known
-of it is left as it is until a person has looked. That person accepts these facts and no others: a
-start that finds a fault that was not accepted refuses again.
+No file can prove how a log lost records. So a log that contradicts the known facts stays unchanged
+until an operator decides. The operator accepts exactly these facts: a start that finds another
+fault refuses again.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class FaultKind(Enum):
-    """The fault that refuses the log; the values are written to `tidemark-accepted`."""
+    """Kind of a fault; the values are written to `tidemark-accepted`, so they never change."""
 
     ENDS_TOO_EARLY = "ends-too-early"
     EVERY_SEGMENT_LOST = "every-segment-lost"
@@ -24,14 +24,14 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that contradicts what is known of a log.
+    """One contradiction between a log and the known facts.
 
     Attributes:
-        file: name inside the partition directory.
-        position: byte in that file where it begins; 0 where it is about offsets alone.
-        offset: first offset (inclusive) that is lost or in doubt.
-        limit: the offset that it should reach to (exclusive): the recovery point, the log start,
-            or where the next segment begins.
+        file: Name inside the partition directory; empty if no segment is concerned.
+        position: Byte of that file where the fault begins; 0 if it concerns offsets alone.
+        offset: First offset (inclusive) that is lost or in doubt.
+        limit: Offset (exclusive) that the log or segment should reach: the recovery point, the
+            log start, or the base offset of the next segment.
     """
 
     kind: FaultKind
@@ -43,15 +43,17 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class RefusalFacts:
-    """Everything that speaks against opening a log; equal facts are the same validation.
+    """All facts against opening a log; equal facts are the same validation.
 
     Attributes:
-        faults: at least one, in the order of their offsets.
-        log_start: from the checkpoint, None if it has none.
+        faults: At least one, in the order in which the checks found them.
+        log_start: From the checkpoint, None if it has none.
+        log_end: End of the batches that were found (exclusive).
         recovery_point: None if it is unknown.
-        flushed_end: below this (exclusive) all was flushed, as far as is known: the recovery point
-            and, after a clean stop, the high watermark. A manager that refused the log keeps this
-            as its recovery point, so that later starts come to the same validation.
+        flushed_end: Every offset below this (exclusive) was flushed, as far as is known. It is the
+            recovery point. A higher high watermark counts too after a clean stop, or if the
+            recovery point is unknown. A manager that refused the log keeps this value as the
+            recovery point, so that later starts find the same facts.
     """
 
     faults: tuple[Fault, ...]
@@ -61,17 +63,17 @@ class RefusalFacts:
     flushed_end: int
 
     def to_json(self) -> dict[str, object]:
-        """The facts as JSON values."""
+        """Return the facts as JSON values."""
         values = asdict(self)
         values["faults"] = [{**asdict(fault), "kind": fault.kind.value} for fault in self.faults]
         return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, object]) -> "RefusalFacts":
-        """Read what `to_json` made.
+        """Read values of `to_json`.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: A value is missing or has another type.
         """
         try:
             faults = values["faults"]
@@ -88,7 +90,7 @@ class RefusalFacts:
 
 
 def describe(fault: Fault) -> str:
-    """The fault, in words for people."""
+    """Return a description of the fault, for the log and the CLI."""
     file, offset, limit = fault.file or "every segment", fault.offset, fault.limit
     match fault.kind:
         case FaultKind.ENDS_TOO_EARLY:

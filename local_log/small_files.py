@@ -1,4 +1,4 @@
-"""The small files of a partition directory: read and replaced as a whole."""
+"""Access to the small files of a partition directory, which are read and replaced as a whole."""
 
 from pathlib import Path
 from typing import Protocol
@@ -8,24 +8,24 @@ from runtime.override import override
 
 
 class SmallFiles(Protocol):
-    """How a log reads and writes the small files of its directory."""
+    """Reads and writes the small files of one partition directory."""
 
     def read(self, name: str) -> bytes:
-        """The whole content of a file.
+        """Return the whole content of a file.
 
         Raises:
-            FileNotFoundError: it is not there.
-            CorruptFileError: it is not what was written.
+            FileNotFoundError: The file does not exist.
+            CorruptFileError: Its content is not the last one written.
         """
         ...
 
     def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
-        """Replace a file; with `durable` it survives a power cut when this returns."""
+        """Replace a file atomically; with `durable` it is fsynced on return."""
         ...
 
 
 class PlainFiles(SmallFiles):
-    """Small files as they are on disk; what was written is not remembered elsewhere."""
+    """Small files without a checksum elsewhere, so a changed file is not noticed."""
 
     def __init__(self, disk: Disk, directory: Path) -> None:
         self._disk = disk

@@ -25,7 +25,7 @@ Processes = list["subprocess.Popen[str]"]
 
 
 def main() -> None:
-    """Start both, wait, stop both; exit code 0 when both ran until they were told to stop."""
+    """Start both, wait, stop both; exit code 0 if both ran until a stop was requested."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--port", type=int, default=9092, help="the broker's, for clients")
     parser.add_argument("--s3-port", type=int, default=4566, help="LocalStack's; 0: a free one")
@@ -57,9 +57,9 @@ def why_ended(codes: list[int | None], log: Path) -> list[str]:
     """Name the process that ended first, how it ended, and where its lines are.
 
     Args:
-        codes: exit codes of LocalStack and of the broker, as far as they were started, before
+        codes: Exit codes of LocalStack and of the broker, as far as they were started, before
             either was stopped; None: it ran.
-        log: of LocalStack; the broker prints on the screen.
+        log: Of LocalStack; the broker prints on the screen.
     """
     names = {0: "LocalStack", 1: "the broker"}
     first = next((place for place, code in enumerate(codes) if code is not None), None)
@@ -75,14 +75,14 @@ def why_ended(codes: list[int | None], log: Path) -> list[str]:
 
 
 def is_kept(codes: list[int | None], log: Path) -> bool:
-    """Whether LocalStack ended by itself and said something."""
+    """True if LocalStack ended by itself and said something."""
     return bool(codes and codes[0] is not None and log.exists() and log.stat().st_size)
 
 
 def run(
     asked: argparse.Namespace, data: Path, log: Path, running: Processes, told: threading.Event
 ) -> None:
-    """Start LocalStack, then the broker; return when one has ended, or when told to stop."""
+    """Start LocalStack, then the broker; return when one has ended, or `told` is set."""
     say("starting LocalStack's S3")
     place = ["--port", str(asked.s3_port), "--data", str(data / "s3"), "--bucket", BUCKET]
     place += ["--parent", str(os.getpid()), "--log", str(log)]
@@ -105,7 +105,7 @@ def run(
 
 
 def url_of(store: "subprocess.Popen[str]", told: threading.Event) -> str | None:
-    """Wait for its ready line; None when it ended, having said why, or when told to stop."""
+    """Wait for its ready line; None if it ended with a message, or `told` is set."""
     assert store.stdout is not None
     while not told.is_set():
         if select.select([store.stdout], [], [], POLL_S)[0]:
@@ -135,7 +135,7 @@ def stop(process: "subprocess.Popen[str]") -> int:
 
 
 def say(message: str) -> None:
-    """Tell the person at the terminal."""
+    """Print a line for the person at the terminal."""
     print(f"run-s3: {message}", file=sys.stderr, flush=True)
 
 

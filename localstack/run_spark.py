@@ -80,7 +80,7 @@ class Stand:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing to wait for any more."""
+        """True if there is nothing to wait for any more."""
         return self.told.is_set() or self._process.poll() is not None
 
     def wait_for(self, what: str, is_there: Callable[[], bool]) -> bool:
@@ -121,7 +121,7 @@ def run(asked: argparse.Namespace, stand: Stand) -> int:
 
 
 def answers(admin: AdminClient) -> bool:
-    """Whether the broker takes requests."""
+    """True if the broker takes requests."""
     try:
         admin.list_topics(timeout=2)
     except KafkaException:
@@ -148,7 +148,7 @@ def fill(admin: AdminClient, settings: dict[str, object], records: int) -> None:
 
 
 def is_copied(bootstrap: str) -> bool:
-    """Whether each partition has closed segments, all of them in the remote tier."""
+    """True if each partition has closed segments, all of them in the remote tier."""
     from pipeline.opening import open_log
     from pipeline.values import ClusterAddress, Where
 
@@ -175,7 +175,7 @@ def ask(bootstrap: str) -> None:
 
 
 def say(message: str) -> None:
-    """Tell the person at the terminal."""
+    """Print a line for the person at the terminal."""
     print(f"run-spark: {message}", file=sys.stderr, flush=True)
 
 

@@ -1,9 +1,9 @@
 """LocalStack's S3 in this process; start.py runs it with the interpreter of its environment.
 
-Everything the outside can see is fixed here: listens on 127.0.0.1 alone, makes no call over the
-network, writes below --data alone, ends with its parent. Three settings have no public knob in
-4.13.1 and are set in its modules, and one of its locks is repaired there; the exact pin makes that
-safe.
+Everything the outside can see is fixed here. It listens on 127.0.0.1 alone, opens no connection
+over the network, writes below --data alone, and ends with its parent. Three settings have no public
+knob in 4.13.1 and are set in its modules. One of its locks is repaired there as well; the exact pin
+makes that safe.
 """
 
 import argparse
@@ -88,9 +88,8 @@ def settings(port: int, data: Path) -> dict[str, str]:
 def close_what_a_failed_read_opened(ephemeral: Any, provider: Any) -> None:
     """Let no failed GET keep the read lock of its object: every later writer would wait for it.
 
-    An object that is deleted under a GET makes it fail at two places: in `get_object`, which opens
-    the object before it looks whether it is still there, and in the body, which the web server
-    does not close after an error.
+    A GET fails at two places if its object is deleted meanwhile. `get_object` opens the object
+    before it checks that it still exists. The web server does not close the body after an error.
     """
     opened = threading.local()
     plain_open, plain_get = ephemeral.EphemeralS3ObjectStore.open, provider.get_object

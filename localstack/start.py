@@ -103,7 +103,7 @@ def run(*command: str) -> None:
 
 
 def usable_port(asked: int) -> int:
-    """Return `asked`, or a free port for 0; end where somebody has it already."""
+    """Return `asked`, or a free port for 0; exit if the port is in use."""
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -116,7 +116,7 @@ def usable_port(asked: int) -> int:
 
 
 def say(message: str) -> None:
-    """Tell the person at the terminal."""
+    """Print a line for the person at the terminal."""
     print(f"localstack: {message}", file=sys.stderr, flush=True)
 
 

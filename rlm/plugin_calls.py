@@ -51,7 +51,7 @@ class Cancellation:
         """Register a call, unless cancelled.
 
         Raises:
-            TaskCancelledError: it must not start.
+            TaskCancelledError: It must not start.
         """
         with self._lock:
             if self.cancelled:
@@ -109,7 +109,7 @@ class PluginCalls:
 
     @property
     def may_write(self) -> bool:
-        """Whether calls that write to the store may start; asked from any thread."""
+        """True if calls that write to the store may start; asked from any thread."""
         return self._may_write
 
     def let_write(self, allowed: bool) -> None:
@@ -141,8 +141,8 @@ class PluginCalls:
         `on_overdue` becomes `Overdue.tell`; `writes`: the call copies or deletes objects.
 
         Raises:
-            TaskCancelledError: the ownership is over; the block does not run.
-            StoreClosedError: the store must not be written to; the block does not run.
+            TaskCancelledError: The ownership is over; the block does not run.
+            StoreClosedError: The store must not be written to; the block does not run.
         """
 
         def register() -> int:

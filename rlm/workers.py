@@ -1,7 +1,7 @@
 """Pools whose results are delivered on the thread that owns the tier's state.
 
-A pool can be resized while it runs. A thread that hangs in a plugin's call can be abandoned: it
-takes no further job, ends when its call returns, and another takes its place.
+A pool can be resized while it runs. A thread that hangs in a plugin's call can be abandoned. It
+takes no further job, and ends when its call returns; another thread takes its place.
 """
 
 import asyncio

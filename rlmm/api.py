@@ -84,7 +84,7 @@ class SegmentHistory:
 
     @property
     def is_placeholder(self) -> bool:
-        """Whether a barrier made this id for itself: it names no offsets."""
+        """True if a barrier made this id for itself: it names no offsets."""
         return self.metadata.segment_size_bytes == 0
 
 
@@ -337,8 +337,8 @@ class RemoteLogMetadataManager(ABC):
         """Call `listener` for each owned or followed partition of which the topic lost records.
 
         The ownership has ended by then. State that was read before may be false, so a caller
-        withdraws reports that it made from it. `listener` is called from any thread and must not
-        wait.
+        withdraws the reports that it based on it. `listener` may be called from any thread. It must
+        not wait.
         """
 
     def check(self, configs: Mapping[str, str]) -> None:
@@ -413,7 +413,7 @@ class RemovesDeletedTopics(RemoteLogMetadataManager):
 
     @abstractmethod
     def leads_all(self) -> bool:
-        """Whether `led_partitions` covers the whole metadata topic."""
+        """True if `led_partitions` covers the whole metadata topic."""
 
     @abstractmethod
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:

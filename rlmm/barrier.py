@@ -1,7 +1,7 @@
 """The first records of a new owner: from their place on, readers refuse older writers.
 
 A barrier changes no state. It repeats the state of the newest live segment, in a form that Kafka's
-own readers accept too. If that state is STARTED, the record is marked as a barrier: the segment may
+own readers accept too. If that state is STARTED, the record is marked as a barrier. The segment may
 be forgotten when the record lands, and must not be named again then (model finding F2). Without a
 live segment, a new id that is never copied passes through all states at once. Without this second
 form, an old writer's STARTED and FINISHED could land after the new owner's validation (model story

@@ -120,7 +120,7 @@ class PartitionFacts:
             record of a deleted partition must still be refused.
         marked_seen_ms: Time at which this reader first read DELETE_PARTITION_MARKED (wall clock).
         live_count: Segments in any state but DELETE_SEGMENT_FINISHED.
-        highest_epoch, log_starts, given_ends, unclean_epoch: As in PartitionHistory. The remover's
+        highest_epoch, log_starts, given_ends, unclean_epoch: See PartitionHistory. The remover's
             fence is no owner's.
     """
 
@@ -231,8 +231,8 @@ def apply(
     seen = _seen(facts, event.stamp)
     if fence is not facts.fence and fence < facts.fence:
         return Applied(Verdict.FENCED, seen, entry)
-    # Also where the transition is refused: a barrier that is stale when it lands (model story B1)
-    # still makes its writer an owner, and perhaps no other record carries its election.
+    # This applies to refused transitions too. A barrier that is stale when it lands (model story
+    # B1) still makes its writer an owner, and perhaps no other record carries its election.
     if event.stamp.unclean_epoch > facts.unclean_epoch:
         seen = changed(seen, unclean_epoch=event.stamp.unclean_epoch)
     applied = _validate(seen, entry, event, order=order, seen_ms=seen_ms)
@@ -346,7 +346,7 @@ def _update(
 
 
 def _was_validated_before_it_was_finished(update: SegmentUpdate, entry: SegmentEntry) -> bool:
-    """Whether a copy that looked dangling is finished by now, and may be the only one left.
+    """True if a copy that looked dangling is finished by now, and may be the only one left.
 
     The fence does not refuse its FINISHED if the topic lost the barrier (model finding F5).
     """

@@ -76,7 +76,7 @@ def epoch_at(chain: Sequence[EpochEntry], offset: int) -> int | None:
 
 
 def holds(segment: RemoteLogSegmentMetadata, epoch: int, offset: int) -> bool:
-    """Whether (epoch, offset) is in the segment."""
+    """True if (epoch, offset) is in the segment."""
     return any(
         span.epoch == epoch and span.first <= offset <= span.last for span in segment_spans(segment)
     )
@@ -107,7 +107,7 @@ def parts_in(segment: RemoteLogSegmentMetadata, own: Mapping[int, Span]) -> list
 def placement(
     segment: RemoteLogSegmentMetadata, chain: Sequence[EpochEntry], log_end: int
 ) -> Placement:
-    """Whether all, some or none of the segment's (epoch, offset) are on the chain."""
+    """Return whether all, some or none of the segment's (epoch, offset) are on the chain."""
     parts = parts_on_chain(segment, chain, log_end)
     if not parts:
         return Placement.OFF_CHAIN
@@ -115,7 +115,7 @@ def placement(
 
 
 def ends_on(segment: RemoteLogSegmentMetadata, own: Mapping[int, Span]) -> bool:
-    """Whether the segment's last (epoch, offset) is on the chain: then all of it is.
+    """True if the segment's last (epoch, offset) is on the chain: then all of it is.
 
     Two logs with the same record at an offset have the same records before it. `own` holds the
     chain's spans, by epoch.
@@ -164,7 +164,7 @@ class Coverage:
         return lasts[index] if index >= 0 and lasts[index] >= first else first - 1
 
     def has_span(self, span: Span) -> bool:
-        """Whether every offset of the span is in the set."""
+        """True if every offset of the span is in the set."""
         return self.end_of_run(span.epoch, span.first) >= span.last
 
     def count_in(self, span: Span) -> int:
@@ -211,7 +211,7 @@ def copied_through(
 
 
 def is_covered(finished: Coverage, chain: Sequence[EpochEntry], first: int, last: int) -> bool:
-    """Whether each (epoch on the chain, offset) of `[first, last]` is in finished segments."""
+    """True if each (epoch on the chain, offset) of `[first, last]` is in finished segments."""
     at = first
     for span in chain_spans(chain, last + 1):
         if span.last < first:

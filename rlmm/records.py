@@ -14,7 +14,7 @@ fence. Tags are far above those that Kafka gives out one by one:
 | 10005 | of an update to DELETE_SEGMENT_STARTED: the state that its writer saw (i8) | -1 |
 | 10006 | of a full record: a barrier repeats a segment (bool) | false |
 
-Records of Apache Kafka have none of the last four: they carry no log start offset and no election,
+Records of Apache Kafka have none of the last four. They carry no log start offset and no election,
 delete a segment in any seen state, and are no barriers.
 
 A record of an unknown kind or version, without a value, or with impossible bytes is an error of its

@@ -283,16 +283,16 @@ def _version_of(db: Rdict) -> _Version | None:
 
 
 def _is_of_the_moment(error: Exception) -> bool:
-    """Whether the files are intact: they are in use, or the process or disk has run out."""
+    """True if the files are intact: they are in use, or the process or disk has run out."""
     said = str(error)
     return any(each in said for each in _OF_THE_MOMENT)
 
 
 def _options() -> Options:
-    """Small and bounded: a few megabytes at rest, tens under a load of millions of segments.
+    """Options for bounded memory: a few megabytes at rest, tens with millions of segments.
 
-    Index and filter blocks are in the block cache, so they must be partitioned: unpartitioned
-    filters do not fit a shard of a small cache, and look-ups become forty times slower.
+    Index and filter blocks are in the block cache, so they must be partitioned. Filters in one part
+    do not fit a shard of a small cache, and lookups become forty times slower.
     """
     table = BlockBasedOptions()
     table.set_block_cache(Cache(8 << 20))

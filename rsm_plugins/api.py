@@ -6,8 +6,8 @@ class inherits. A store of plain objects needs less code: see `layout/store.py`;
 is `local_fs.py`.
 
 `configure` and `close` are each called from one thread, all other methods from many threads at
-once. A method may block, and must limit each request to its store by a time-out of its own: a call
-that never returns holds a thread of the tier. Source: KIP-405, RemoteStorageManager.
+once. A method may block, but must limit each request to its store by its own time-out. A call that
+never returns holds a thread of the tier. Source: KIP-405, RemoteStorageManager.
 """
 
 from abc import ABC, abstractmethod
@@ -189,9 +189,9 @@ class StorePlace(Protocol):
 class ClaimKeeper(Protocol):
     """Optional for a plugin: keeps one number (a claim) for each broker.
 
-    The tier reads its claim before its first write to the store, and then writes a higher one. A
-    claim above the one in the broker's own files was written from a later state of these files, or
-    from a copy of them on another machine: such a tier copies and deletes nothing. Without this
+    The tier reads its claim before its first write to the store, and then writes a higher one. If
+    the store's claim is above the one in the broker's own files, it was written from a later state
+    of these files, or from a copy of them. Then the tier copies and deletes nothing. Without this
     protocol the tier cannot detect that (docs/decisions/the-claim.md).
 
     Several clusters may share a store. Claims are no segments: `list_objects` leaves them out, and

@@ -31,7 +31,7 @@ _JAVA_NAME = re.compile(r"([a-z_]\w*\.)+[A-Z][\w$]*")
 
 
 def is_python_name(text: str) -> bool:
-    """Whether it has the form `package.module:Class`."""
+    """True if it has the form `package.module:Class`."""
     return _PYTHON_NAME.fullmatch(text) is not None
 
 

@@ -55,7 +55,7 @@ class Retries:
         """Make it.
 
         Args:
-            passes: Whether an error may be gone within seconds. Never true for a missing object, a
+            passes: True if an error may be gone within seconds. Never true for a missing object, a
                 missing permission, or a bad argument.
             timeout_s: No attempt of a request begins after this time.
             attempts: Of one request, the first included.

@@ -79,7 +79,7 @@ def boolean(name: str, doc: str, *, default: bool) -> Setting:
 
 
 def choice(name: str, doc: str, words: Sequence[str], *, default: str | None = None) -> Setting:
-    """One of `words`."""
+    """Return a setting whose value is one of `words`."""
 
     def parse(value: str) -> str:
         if value not in words:

@@ -80,7 +80,7 @@ class _Entry:
         self.gone = threading.Event()
 
     def takes(self, call: StoreCall, topic: str) -> bool:
-        """Whether it hits a call; counts the hit."""
+        """True if it hits a call; counts the hit."""
         fault = self.fault
         if fault.count is not None and self.hits >= fault.count:
             return False

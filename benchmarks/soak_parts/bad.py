@@ -1,7 +1,7 @@
 """Clients that no broker wants: slow, silent, flooding, sending nonsense.
 
-Each is a coroutine for one connection's life; it is called again for ever. What it meets is its own
-fault, so nothing here can be wrong but a broker that dies.
+Each is a coroutine for the time of one connection; it is called again until the end. Its errors are
+its own fault, so only the death of the broker counts as wrong.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ from http.client import HTTPException
 SHOW_S = 5
 POLL_S = 0.25
 NO_PAGE = (OSError, HTTPException, ValueError)
-"""Errors of a page that is late, cut, or not there any more."""
+"""Errors of a request for a page that is late, cut, or gone."""
 
 
 def shown(text: str) -> None:
@@ -20,8 +20,8 @@ class Ending:
     """Waits for one thing after the other.
 
     Attributes:
-        took_s: of each step that is over, in their order.
-        findings: the steps that took too long.
+        took_s: Of each step that is over, in their order.
+        findings: The steps that took too long.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class Ending:
         deadline_s: float,
         progress: Callable[[], str],
     ) -> None:
-        """Return when it is true, or its time is over; a page that is not there is not true.
+        """Wait until the condition is true or its time is over; a missing page counts as false.
 
         Args:
-            awaited: what is waited for, as a sentence.
-            condition: whether it is true.
-            deadline_s: the bound.
-            progress: says how far it is; shown each few seconds.
+            awaited: Text of the condition, as a sentence.
+            condition: Called every `POLL_S` seconds.
+            deadline_s: Longest time to wait.
+            progress: Text of the progress; shown every `SHOW_S` seconds.
         """
         began = last = self._clock_s()
         while not (is_true := _holds(condition)) and self._clock_s() - began < deadline_s:

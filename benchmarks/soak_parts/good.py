@@ -1,4 +1,4 @@
-"""Clients of good will, as plain frames: what they are told is checked, and how soon."""
+"""Well-behaved clients with plain frames; they check content and latency of their answers."""
 
 import os
 import time
@@ -35,8 +35,8 @@ PASSING = frozenset(
 )
 """Errors after which clients try again; the store of the soak fails on purpose."""
 READ_S, READ_WAIT_MS = 45, 5_000
-"""So long may the first record of a topic lie in a store that fails, and so long each Fetch waits:
-the usual half a second is over on a busy machine before the tier has had a CPU."""
+"""Longest time to read a topic's first record from the failing store, and the wait of each Fetch.
+The usual half a second is over on a busy machine before the tier has had a CPU."""
 
 
 async def fetched(line: Line, topic: str, partition: int, offset: int, **more: int) -> object:

@@ -1,7 +1,7 @@
 """The good clients of topic `lanes`, with librdkafka: no acknowledged record is lost or wrong.
 
-Each lane is a partition with one idempotent producer, so that the record at an offset follows from
-lane and offset; a consumer that is never far behind compares every one, and a group commits.
+Each lane is a partition with one idempotent producer, so the record at an offset follows from lane
+and offset. A consumer that is never far behind compares every record, and a group commits.
 """
 
 import threading
@@ -19,7 +19,7 @@ CLIENTS = PRODUCERS + LANES + GROUP_MEMBERS
 BURST_RECORDS = 10
 BURSTS_PER_S = 10
 BATCH_BYTES = 64_000
-"""The records that wait while the broker is held up must fit a segment of the topic."""
+"""Small enough that the records which wait for a busy broker fit a segment of the topic."""
 ACKNOWLEDGED_S = 30
 """So long after the last record was sent all are acknowledged."""
 SILENCE_S = 20
@@ -32,8 +32,8 @@ class Lanes(threading.Thread):
     """Everything of it on one thread; the work is librdkafka's.
 
     Attributes:
-        acknowledged, checked: of each lane, the offset after the last record.
-        failed: clients of it that gave up.
+        acknowledged, checked: Of each lane, the offset after the last record.
+        failed: Clients of it that gave up.
     """
 
     def __init__(self, bootstrap: str, tally: Tally) -> None:

@@ -19,12 +19,12 @@ TROUBLES_MAX = 50
 
 @dataclass
 class Tally:
-    """The failures of the clients.
+    """Counts, latencies and errors of the clients.
 
     Attributes:
-        counts: how often each kind of client did what.
-        latencies_ms: of good small requests since the last report.
-        wrong: broken promises, the first ones.
+        counts: Number of actions by kind of client and action.
+        latencies_ms: Of good small requests since the last report.
+        wrong: The first broken promises.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -40,10 +40,10 @@ class Tally:
 
 @dataclass
 class Soaked:
-    """The parameters of a client.
+    """Broker and tally that a client works with.
 
     Attributes:
-        runnable_ms: how long the event loops of broker and clients together could have run and had
+        runnable_ms: How long the event loops of broker and clients together could have run and had
             no CPU. Clients measure without it: a busy machine makes no broker slow.
     """
 
@@ -92,8 +92,8 @@ class Line:
 
     async def receive(self, size: int, patience_s: float = PATIENCE_S) -> bytes:
         """Up to so many bytes; b"" is the end."""
-        # No `wait_for`: in Python 3.11 it drops a cancellation that comes with what it waits for,
-        # and then the client lives on.
+        # In Python 3.11 `wait_for` drops a cancellation that comes together with the result. Then
+        # the client would not end.
         async with asyncio.timeout(patience_s):
             return await self._loop.sock_recv(self._sock, size)
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.soak_parts.load BOOTSTRAP PID SEED [--plant-connections]
 
-Makes the topics, then prints a line of JSON each five seconds until its input ends, each second
-while the clients end, and then the last one, with what was wrong.
+It makes the topics, then prints a line of JSON every five seconds until its input ends. While the
+clients end, it prints a line every second. The last line has the broken promises.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ async def for_ever(life: Life, client: Soaked) -> None:
 
 
 async def never_closed(client: Soaked) -> None:
-    """The planted leak: connections that are used now and then, so that they are not closed."""
+    """The planted leak: connections that are used now and then, so that they are never closed."""
 
     async def used() -> None:
         with await client.line() as line:
@@ -147,9 +147,9 @@ async def run(bootstrap: str, pid: int, seed: int, *, planted: bool) -> None:
 
 
 async def until_input_ends(each_time: Callable[[], None]) -> None:
-    """Report now and then until somebody closes the pipe that is our input.
+    """Report now and then until the parent process closes the pipe that is our input.
 
-    Without a thread that reads it: that would keep a process alive whose clients have failed.
+    No thread reads the pipe, because it would keep a process alive whose clients have failed.
     """
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
@@ -163,7 +163,7 @@ async def until_input_ends(each_time: Callable[[], None]) -> None:
 
 
 async def leave(tasks: list[asyncio.Task[None]], tally: Tally) -> None:
-    """End all clients of plain frames; whoever does not is a complaint."""
+    """End all clients of plain frames; a client that does not end is a complaint."""
     for task in tasks:
         task.cancel()
     began, staying = time.monotonic(), set(tasks)

@@ -1,4 +1,4 @@
-"""The soak's findings in a broker's log and in the reports of its clients."""
+"""Evaluates a broker's log and the reports of the clients, and shows the result."""
 
 import json
 import re
@@ -37,7 +37,7 @@ class Log:
     """A broker's log, whole.
 
     Attributes:
-        store: what the store counted of its calls and failures.
+        store: The store's counts of its calls and failures.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Samples of a broker: its processes, as the kernel counts them, and what its page says."""
+"""Samples a broker: its processes by the kernel's counters, and the figures of its page."""
 
 import json
 import os

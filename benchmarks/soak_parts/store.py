@@ -23,8 +23,8 @@ REFUSED, SLOW, OUTAGE = 0.03, 0.02, 0.004
 """Shares of the calls that are refused, begin late, or begin an outage."""
 SLOW_S = 0.3
 OUTAGE_CALLS, OUTAGE_S = 30, 5
-"""An outage ends with either. By calls alone it would last for minutes once few call: while the
-store fails, one partition tries it, with pauses of up to 30 s."""
+"""An outage ends with either. By calls alone it could last for minutes: while the store fails, only
+one partition tries it, with pauses of up to 30 s."""
 TOLD_CALLS = 500
 COUNTS = "the soak's store: calls=%d failed=%d late=%d outages=%d"
 LEAKED_BYTES, LEAK_CALLS = 1 << 20, 10
@@ -38,7 +38,7 @@ class Faults:
     """Which calls fail and which begin late, at random; pure but for them.
 
     Attributes:
-        calls, failed, late, outages: how many so far.
+        calls, failed, late, outages: How many so far.
     """
 
     def __init__(self, rng: Random) -> None:

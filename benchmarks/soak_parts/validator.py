@@ -1,17 +1,16 @@
-"""The definition of flat: pure, so that its tests can show it leaks.
+"""Decides if a series of samples is flat: pure, so that its tests can use made-up leaks.
 
-The rule. The warm-up, a third of the run and 20 minutes at most, is excluded: caches, pools and
-logs fill then. Through what was sampled afterwards goes the line of Theil and Sen: its slope is
-the median of the slopes between all pairs of samples, so that 29 per cent of them may lie anywhere
-(a topic just made, a fault of the store, a busy machine). The growth is that slope times the time
-from the first to the last sample that is validated.
+The warm-up, a third of the run and 20 minutes at most, is excluded, because caches, pools and logs
+fill then. The later samples get the line of Theil and Sen. Its slope is the median of the slopes
+between all pairs of samples. So 29 per cent of them may lie anywhere (a topic just made, a fault of
+the store, a busy machine). The growth is that slope times the time from the first to the last
+sample that is validated.
 
-What goes up and down with the load of a shared machine, such as the topics that are there at once,
-has a slope in two minutes by chance. So counts what it grew by at least: the lower end of Sen's
-interval, which is true in 99 of 100 cases. It rests on how well the samples are ordered, and comes
-near to the growth itself as they get many. It may be as large as the allowance of the figure, which
-is one number however long the run is: ten times as long a run finds a leak that is ten times
-slower.
+A figure that follows the load of a shared machine, such as the number of topics, has a slope in two
+minutes by chance. So the least growth counts: the lower end of Sen's interval, which is true in 99
+of 100 cases. It depends on the order of the samples, and approaches the growth with many samples.
+Its limit is the allowance of the figure, one number for runs of any length. So a run that is ten
+times as long finds a leak that is ten times slower.
 
 Sources: Sen, "Estimates of the regression coefficient based on Kendall's tau" (1968).
 """
@@ -36,8 +35,8 @@ class Series:
     """One figure over time.
 
     Attributes:
-        name, unit: for the report.
-        allowance: growth after the warm-up that is no finding, in units; None: shown, not
+        name, unit: For the report.
+        allowance: Growth after the warm-up that is no finding, in units; None: shown, not
             validated.
         samples: (seconds since the start, value).
     """
@@ -50,10 +49,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The course of a series after the warm-up.
+    """Growth of a series after the warm-up.
 
     Attributes:
-        least: what it grew by with some certainty; may be below zero.
+        least: Least growth, true in 99 of 100 cases; may be below zero.
     """
 
     series: Series
@@ -65,7 +64,7 @@ class Verdict:
 
 
 def validated_samples(samples: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Those after the warm-up, thinned out where they are many."""
+    """Return the samples after the warm-up; thinned out if there are many."""
     if not samples:
         return []
     warm_s = min(samples[-1][0] * WARM_UP_SHARE, WARM_UP_S_MAX)

@@ -72,7 +72,7 @@ def translate_topic(entries: Mapping[str, str]) -> dict[str, str]:
     """Replace old names of topic settings by current ones.
 
     Raises:
-        ConfigError: both names are set, with different values.
+        ConfigError: Both names are set, with different values.
     """
     return _translate(entries, TOPIC_ALIASES.get, TOPIC_KEYS)
 
@@ -90,7 +90,7 @@ def translate_broker(entries: Mapping[str, str]) -> dict[str, str]:
     `rlmm.config.`, or the prefixes in `...impl.prefix`.
 
     Raises:
-        ConfigError: both names are set with different values, or a value cannot be scaled.
+        ConfigError: Both names are set with different values, or a value cannot be scaled.
     """
     storage = _prefix(entries, "remote.log.storage.manager.impl.prefix")
     manager = _prefix(entries, "remote.log.metadata.manager.impl.prefix")

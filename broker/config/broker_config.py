@@ -27,9 +27,9 @@ class Layers:
     """The sources of values, weakest first: file, default of the cluster, this broker.
 
     Attributes:
-        static: text from file and overrides, by current names.
-        dynamic_default: set by IncrementalAlterConfigs for all brokers (resource name "").
-        dynamic_broker: set by IncrementalAlterConfigs for this broker.
+        static: Text from file and overrides, by current names.
+        dynamic_default: Set by IncrementalAlterConfigs for all brokers (resource name "").
+        dynamic_broker: Set by IncrementalAlterConfigs for this broker.
     """
 
     static: Mapping[str, str]
@@ -46,21 +46,21 @@ class BrokerConfig:
     """The settings of a node. Times are in the unit of their name, sizes in bytes.
 
     Attributes:
-        layers: the entries as given, by source.
-        without_effect: keys that were set and have no effect here; to be logged in one line.
-        listeners: all listeners of this node, including those of controllers.
-        advertised_listeners: endpoints for clients; without controller listeners.
-        inter_broker_listener_name: name of the listener for brokers; "" on a pure controller.
+        layers: The entries as given, by source.
+        without_effect: Keys that were set and have no effect here; to be logged in one line.
+        listeners: All listeners of this node, including those of controllers.
+        advertised_listeners: Endpoints for clients; without controller listeners.
+        inter_broker_listener_name: Name of the listener for brokers; "" on a pure controller.
         controller_quorum_bootstrap_servers: (host, port) each.
-        max_connections_per_ip_overrides: limit by host.
+        max_connections_per_ip_overrides: Limit by host.
         log_retention_ms: -1 means no limit.
         http_listener: (host, port) of health and metrics, None for off.
         control_listener: (host, port) for commands of tests, None for off.
-        tier_listener: for the Kafka clients of all tiers of the cluster. None without a tier, and
+        tier_listener: For the Kafka clients of all tiers of the cluster. None without a tier, and
             on a lone broker, which chooses a loopback address by itself.
-        advertised_tier_listener: its endpoint for the tiers of other brokers.
-        rsm_settings: settings of the storage plugin, prefix removed.
-        rlmm_settings: settings of the metadata manager, prefix removed; defaults filled in.
+        advertised_tier_listener: Its endpoint for the tiers of other brokers.
+        rsm_settings: Settings of the storage plugin, prefix removed.
+        rlmm_settings: Settings of the metadata manager, prefix removed; defaults filled in.
     """
 
     layers: Layers = field(repr=False)
@@ -233,14 +233,14 @@ class BrokerConfig:
         """Read and check a configuration.
 
         Args:
-            source: path of a properties file, or its entries.
-            overrides: entries that replace those of `source`.
+            source: Path of a properties file, or its entries.
+            overrides: Entries that replace those of `source`.
 
         Returns:
             The view, and warnings about unknown keys, one sentence each.
 
         Raises:
-            ConfigError: the file cannot be read, or a value or a combination is not allowed.
+            ConfigError: The file cannot be read, or a value or a combination is not allowed.
         """
         entries = dict(source) if isinstance(source, Mapping) else read_properties(Path(source))
         static = _overlay(entries, overrides or {})
@@ -253,11 +253,11 @@ class BrokerConfig:
         """Return the configuration with entries set by IncrementalAlterConfigs.
 
         Args:
-            cluster_default: entries of the broker resource "".
-            own: entries of the broker resource with this node's id.
+            cluster_default: Entries of the broker resource "".
+            own: Entries of the broker resource with this node's id.
 
         Raises:
-            ConfigError: a value or a combination is not allowed.
+            ConfigError: A value or a combination is not allowed.
         """
         layers = Layers(self.layers.static, dict(cluster_default), dict(own))
         return self._build(layers, resolve(layers.merged()))
@@ -298,23 +298,23 @@ class BrokerConfig:
         """Return the value of any broker key by Kafka's name, defaults included.
 
         Raises:
-            KeyError: there is no such broker key.
+            KeyError: There is no such broker key.
         """
         return self.values[name]
 
     @property
     def is_broker(self) -> bool:
-        """Whether this node serves clients."""
+        """True if this node serves clients."""
         return "broker" in self.process_roles
 
     @property
     def is_controller(self) -> bool:
-        """Whether this node votes on the cluster's metadata."""
+        """True if this node votes on the cluster's metadata."""
         return "controller" in self.process_roles
 
     @property
     def selects_by_rack(self) -> bool:
-        """Whether leaders send consumers to a replica in their rack (KIP-392)."""
+        """True if leaders send consumers to a replica in their rack (KIP-392)."""
         return self.replica_selector_class == RACK_AWARE_SELECTOR
 
     @property
@@ -331,7 +331,7 @@ class BrokerConfig:
 
     @property
     def has_static_voters(self) -> bool:
-        """Whether the quorum's voters are fixed by the configuration (kraft.version 0)."""
+        """True if the quorum's voters are fixed by the configuration (kraft.version 0)."""
         return bool(self.controller_quorum_voters)
 
 
@@ -339,7 +339,7 @@ def read_properties(path: Path, disk: Disk | None = None) -> dict[str, str]:
     """Read a properties file.
 
     Raises:
-        ConfigError: the file cannot be read or is not in the format.
+        ConfigError: The file cannot be read or is not in the format.
     """
     try:
         data = (disk or Disk()).read_file(path)

@@ -52,14 +52,14 @@ class ConfigEntry:
     """One setting as DescribeConfigs shows it.
 
     Attributes:
-        name: current name.
-        value: text; None for no value and for secrets.
-        read_only: whether IncrementalAlterConfigs refuses it.
-        source: source of `value`.
-        is_sensitive: whether it is a secret.
-        synonyms: all sources, strongest first.
-        type: type of the value.
-        documentation: one line, None for unknown keys.
+        name: Current name.
+        value: Text; None for no value and for secrets.
+        read_only: True if IncrementalAlterConfigs refuses it.
+        source: Source of `value`.
+        is_sensitive: True if it is a secret.
+        synonyms: All sources, strongest first.
+        type: Type of the value.
+        documentation: One line, None for unknown keys.
     """
 
     name: str
@@ -80,9 +80,9 @@ def describe_topic(
     """List a topic's settings.
 
     Args:
-        broker: gives the defaults.
-        overrides: settings of the topic itself.
-        names: list only these; None for all. Unknown names are left out, as in Kafka.
+        broker: Gives the defaults.
+        overrides: Settings of the topic itself.
+        names: List only these; None for all. Unknown names are left out, as in Kafka.
     """
     own = normalise(overrides)
     values = effective(broker, own)
@@ -118,9 +118,9 @@ def describe_broker(
     """List the settings of this broker, including unknown ones and those of plugins.
 
     Args:
-        broker: with dynamic entries (`BrokerConfig.with_dynamic`).
-        names: list only these; None for all.
-        public_settings: settings of the storage plugin that are no secrets, prefix removed.
+        broker: With dynamic entries (`BrokerConfig.with_dynamic`).
+        names: List only these; None for all.
+        public_settings: Settings of the storage plugin that are no secrets, prefix removed.
     """
     given = broker.layers.merged()
     entries: list[ConfigEntry] = []

@@ -1,8 +1,8 @@
 """Validates changes of broker settings by IncrementalAlterConfigs.
 
 DIFFERS: Apache Kafka allows some settings with classes, paths, URLs or addresses to be changed by
-clients, and stores unknown names. Here both are refused: a client that may alter configs must not
-make a broker load or open something, and a misspelt key must not look accepted.
+clients, and stores unknown names. Here both are refused. A client that may alter configs must not
+make a broker load or open a file, and a misspelt key must not look accepted.
 """
 
 from collections.abc import Mapping
@@ -41,14 +41,14 @@ def validate_broker_change(
     """Refuse a change of broker settings that is not allowed or not possible.
 
     Args:
-        changed: settings that are set (text) or deleted (None).
-        broker: configuration so far, dynamic entries included.
+        changed: Settings that are set (text) or deleted (None).
+        broker: Configuration so far, dynamic entries included.
         for_all: True for the cluster's default (resource name ""), False for one broker.
 
     Raises:
-        InvalidBrokerConfig: a read-only, unknown or unsafe setting, a per-broker setting for all
-            brokers, a value or combination that is not allowed, or a thread pool that would be more
-            than doubled or halved.
+        InvalidBrokerConfig: A setting is read-only, unknown or unsafe, or is per broker and set for
+            all brokers. Or a value or combination is not allowed. Or a thread pool would become
+            more than twice, or less than half, as large.
     """
     fixed = [name for name in changed if not _is_settable(name)]
     if fixed:
@@ -90,7 +90,7 @@ def _check_pools(before: BrokerConfig, after: BrokerConfig) -> None:
 
 
 def is_list(name: str) -> bool:
-    """Whether APPEND and SUBTRACT apply to this broker setting."""
+    """True if APPEND and SUBTRACT apply to this broker setting."""
     key = BROKER_KEYS.get(name)
     return key is not None and key.type is ConfigType.LIST
 

@@ -44,7 +44,7 @@ LIST: Final = ConfigType.LIST
 
 
 class Dynamic(Enum):
-    """Whether a broker key may change on a running broker, and for which brokers."""
+    """Scope of changes of a broker key on a running broker."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -65,22 +65,22 @@ class Key:
     """One configuration key.
 
     Attributes:
-        name: as in `server.properties` or in a topic's configs.
-        type: decides how text becomes a value.
-        default: text as Apache Kafka prints it; None: no value.
-        doc: one line of help.
-        low: smallest number allowed (inclusive), None for the smallest of the type.
-        high: largest number allowed (inclusive), None for the largest of the type.
-        also: allowed numbers outside [low, high].
-        choices: allowed words, for lists the allowed elements; empty: any.
+        name: As in `server.properties` or in a topic's configs.
+        type: Decides how text becomes a value.
+        default: Text as Apache Kafka prints it; None: no value.
+        doc: One line of help.
+        low: Smallest number allowed (inclusive), None for the smallest of the type.
+        high: Largest number allowed (inclusive), None for the largest of the type.
+        also: Allowed numbers outside [low, high].
+        choices: Allowed words, for lists the allowed elements; empty: any.
         ignore_case: `choices` match in any case.
-        non_empty: an empty text or list is refused.
-        required: there is no default, the key must be set.
-        dynamic: whether IncrementalAlterConfigs may set it on a running broker.
+        non_empty: An empty text or list is refused.
+        required: There is no default, the key must be set.
+        dynamic: True if IncrementalAlterConfigs may set it on a running broker.
         effect: False for a key of Kafka that has no effect here.
-        internal: not shown unless it was set.
-        server_key: topic keys only: the broker key that gives the default.
-        resource: the value is a class, path, URL or command, so clients must not set it.
+        internal: Not shown unless it was set.
+        server_key: Topic keys only: the broker key that gives the default.
+        resource: The value is a class, path, URL or command, so clients must not set it.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Key:
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether the value is a secret: never logged, never described."""
+        """True if the value is a secret: never logged, never described."""
         return self.type is ConfigType.PASSWORD
 
     def allowed(self) -> str:
@@ -132,10 +132,10 @@ class Key:
         """Turn text into a value of this key's type.
 
         Args:
-            text: as written; surrounding white space is ignored. None: no value.
+            text: Text of the value; surrounding white space is ignored. None: no value.
 
         Raises:
-            ConfigError: the text is not of the type or not in the allowed range.
+            ConfigError: The text is not of the type or not in the allowed range.
         """
         if text is None:
             return None

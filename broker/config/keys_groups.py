@@ -1,7 +1,7 @@
 """Keys of consumer groups and their committed offsets.
 
-Names, types, defaults and ranges are those of Apache Kafka 4.3. As there, clients can change none
-of them.
+Names, types, defaults and ranges are those of Apache Kafka 4.3. Clients can change none of them, as
+in Kafka.
 """
 
 from typing import Final

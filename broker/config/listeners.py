@@ -19,10 +19,10 @@ class Listener:
     """A named address.
 
     Attributes:
-        name: upper case, as in `listener.security.protocol.map`.
-        host: name or number, IPv6 without brackets; "" means every address of the machine.
+        name: Upper case, as in `listener.security.protocol.map`.
+        host: Name or number, IPv6 without brackets; "" means every address of the machine.
         port: 0 means that the system chooses one.
-        security_protocol: one of `PROTOCOLS`.
+        security_protocol: A member of `PROTOCOLS`.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Voter:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host` is a loopback address; False for any name but `localhost`."""
+    """True if `host` is a loopback address; False for any name but `localhost`."""
     if host == "localhost":
         return True
     from ipaddress import ip_address
@@ -60,7 +60,7 @@ def parse_host_port(key: str, text: str, form: str) -> tuple[str, int]:
     """Split `host:port`; IPv6 hosts are in brackets.
 
     Raises:
-        ConfigError: not of that form, or the port is outside [0, 65535].
+        ConfigError: Not of that form, or the port is outside [0, 65535].
     """
     host, colon, digits = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -80,12 +80,12 @@ def parse_listeners(
     """Parse a list of listeners.
 
     Args:
-        key: name of the setting, for errors.
+        key: Name of the setting, for errors.
         texts: `NAME://host:port` each.
-        protocols: security protocol of each listener name.
+        protocols: Security protocol of each listener name.
 
     Raises:
-        ConfigError: a malformed entry, a name without protocol, or a duplicate name.
+        ConfigError: A malformed entry, a name without protocol, or a duplicate name.
     """
     found: list[Listener] = []
     for text in texts:
@@ -116,7 +116,7 @@ def refuse_shared_ports(key: str, listeners: Sequence[Listener]) -> None:
     """Refuse two listeners on one port, unless one is IPv4 and the other IPv6.
 
     Raises:
-        ConfigError: has the port.
+        ConfigError: Has the port.
     """
     taken: dict[int, list[Listener]] = {}
     for listener in listeners:
@@ -133,7 +133,7 @@ def parse_protocol_map(text: str, key: str) -> dict[str, str]:
     """Parse `NAME:PROTOCOL,...`.
 
     Raises:
-        ConfigError: a malformed entry, an unknown protocol or a duplicate name.
+        ConfigError: A malformed entry, an unknown protocol or a duplicate name.
     """
     found: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
@@ -152,7 +152,7 @@ def parse_voters(key: str, texts: Sequence[str]) -> tuple[Voter, ...]:
     """Parse `id@host:port` entries.
 
     Raises:
-        ConfigError: a malformed entry or a duplicate id.
+        ConfigError: A malformed entry or a duplicate id.
     """
     found: dict[int, Voter] = {}
     for text in texts:
@@ -172,7 +172,7 @@ def parse_connection_limits(key: str, text: str) -> dict[str, int]:
     """Parse `host:count` entries of `max.connections.per.ip.overrides`.
 
     Raises:
-        ConfigError: a malformed entry.
+        ConfigError: A malformed entry.
     """
     found: dict[str, int] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):

@@ -78,14 +78,14 @@ class LiveConfig:
         """Validate the settings of a new topic.
 
         Raises:
-            InvalidConfig: has key and value.
+            InvalidConfig: Has key and value.
         """
         topic_config.validate(overrides, broker=self.current, topic=topic)
 
     # -- ConfigRules, for the controller
 
     def is_list(self, resource_type: int, key: str) -> bool:
-        """Whether APPEND and SUBTRACT apply to a key."""
+        """True if APPEND and SUBTRACT apply to a key."""
         if resource_type == ResourceType.TOPIC:
             return key in TOPIC_KEYS and TOPIC_KEYS[key].type is ConfigType.LIST
         return is_broker_list(key)
@@ -102,7 +102,7 @@ class LiveConfig:
         """Validate all overrides of a topic or broker after a change.
 
         Raises:
-            KafkaError: they are not allowed.
+            KafkaError: They are not allowed.
         """
         if resource_type == ResourceType.TOPIC:
             topic_config.validate(new, broker=self.current, existing=existing, topic=name)

@@ -23,10 +23,10 @@ def parse(text: str) -> dict[str, str]:
     r"""Parse properties text into a dict in the order of the file.
 
     Args:
-        text: the whole file, decoded; line ends may be LF, CRLF or CR.
+        text: The whole file, decoded; line ends may be LF, CRLF or CR.
 
     Raises:
-        PropertiesError: a `\u` escape is not followed by four hexadecimal digits.
+        PropertiesError: A `\u` escape is not followed by four hexadecimal digits.
     """
     entries: dict[str, str] = {}
     for number, line in _logical_lines(text):

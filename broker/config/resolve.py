@@ -22,10 +22,10 @@ class Resolved:
     """The values of all broker keys, and remarks on the text.
 
     Attributes:
-        values: parsed value of every broker key, defaults included.
-        warnings: one sentence for each unknown or retired key.
-        without_effect: keys that were set and have no effect here, sorted.
-        unknown: unknown keys that were set, sorted.
+        values: Parsed value of every broker key, defaults included.
+        warnings: One sentence for each unknown or retired key.
+        without_effect: Keys that were set and have no effect here, sorted.
+        unknown: Unknown keys that were set, sorted.
     """
 
     values: Mapping[str, Value]
@@ -38,10 +38,10 @@ def resolve(entries: Mapping[str, str]) -> Resolved:
     """Parse all entries and fill in the defaults.
 
     Args:
-        entries: text by current names (aliases are already translated).
+        entries: Text by current names (aliases are already translated).
 
     Raises:
-        ConfigError: a value is not allowed, or a required key is missing.
+        ConfigError: A value is not allowed, or a required key is missing.
     """
     _refuse_zookeepers(entries)
     values: dict[str, Value] = {}

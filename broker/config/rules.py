@@ -61,11 +61,11 @@ def derive_addresses(values: Mapping[str, Value], static: Mapping[str, str]) -> 
     """Derive listeners, voters and directories.
 
     Args:
-        values: parsed values of all broker keys.
-        static: the entries of the file, which show the keys that were set.
+        values: Parsed values of all broker keys.
+        static: The entries of the file, which show the keys that were set.
 
     Raises:
-        ConfigError: a malformed address, or listeners that do not fit the roles.
+        ConfigError: A malformed address, or listeners that do not fit the roles.
     """
     roles = _words(values, "process.roles")
     controllers = tuple(name.upper() for name in _words(values, "controller.listener.names"))
@@ -120,7 +120,7 @@ def check_values(
     """Check the rules between keys that Apache Kafka checks at start, and those of Tidemark.
 
     Raises:
-        ConfigError: has the first rule that is violated.
+        ConfigError: Has the first rule that is violated.
     """
     _check_log_level(values)
     _check_quorum(values, addresses)
@@ -145,12 +145,12 @@ def check_replication(key: str, factor: int, broker_ids: Sequence[int]) -> None:
     """Refuse a replication factor that the cluster's brokers cannot satisfy.
 
     Args:
-        key: name of the setting with the factor.
-        factor: number of replicas.
-        broker_ids: brokers that may have a replica.
+        key: Name of the setting with the factor.
+        factor: Number of replicas.
+        broker_ids: Brokers that may have a replica.
 
     Raises:
-        ConfigError: has key, factor and brokers.
+        ConfigError: Has key, factor and brokers.
     """
     if factor > len(broker_ids):
         shown = ", ".join(str(one) for one in sorted(broker_ids)) or "none"

@@ -42,7 +42,7 @@ def normalise(overrides: Mapping[str, str | None]) -> dict[str, str]:
     """Replace old names by current ones, and refuse missing values.
 
     Raises:
-        InvalidConfig: a value is None, or an old and a new name have different values.
+        InvalidConfig: A value is None, or an old and a new name have different values.
     """
     missing = sorted(name for name, text in overrides.items() if text is None)
     if missing:
@@ -57,13 +57,13 @@ def parse_overrides(overrides: Mapping[str, str | None]) -> dict[str, Value]:
     """Check names, types and ranges one by one.
 
     Args:
-        overrides: text by name, old names allowed.
+        overrides: Text by name, old names allowed.
 
     Returns:
         Parsed values by current names.
 
     Raises:
-        InvalidConfig: an unknown name or a value that is not allowed.
+        InvalidConfig: An unknown name or a value that is not allowed.
     """
     parsed: dict[str, Value] = {}
     for name, text in normalise(overrides).items():
@@ -103,7 +103,7 @@ def effective(broker: BrokerConfig, overrides: Mapping[str, str | None]) -> dict
     """Return the value of every topic key for a topic with these overrides.
 
     Raises:
-        InvalidConfig: an override is unknown or not allowed.
+        InvalidConfig: An override is unknown or not allowed.
     """
     return {**topic_defaults(broker), **parse_overrides(overrides)}
 
@@ -112,7 +112,7 @@ def log_config(broker: BrokerConfig, overrides: Mapping[str, str | None]) -> Log
     """Return the configuration of the logs of a topic with these overrides.
 
     Raises:
-        InvalidConfig: an override is unknown or not allowed.
+        InvalidConfig: An override is unknown or not allowed.
     """
     values = effective(broker, overrides)
     if values["internal.segment.bytes"] is not None:
@@ -140,13 +140,13 @@ def validate(
     """Refuse settings that a topic must not have, as Kafka does on creation and on change.
 
     Args:
-        overrides: all settings of the topic after the change.
-        broker: gives the defaults and the switch of the remote tier.
-        existing: the topic's settings so far; None for a new topic.
-        topic: name of the topic; internal topics are never tiered.
+        overrides: All settings of the topic after the change.
+        broker: Gives the defaults and the switch of the remote tier.
+        existing: The topic's settings so far; None for a new topic.
+        topic: Name of the topic; internal topics are never tiered.
 
     Raises:
-        InvalidConfig: has the setting, its value and the allowed values.
+        InvalidConfig: Has the setting, its value and the allowed values.
     """
     values = effective(broker, overrides)
     low, high = _integer(values, "min.compaction.lag.ms"), _integer(values, "max.compaction.lag.ms")

@@ -70,7 +70,7 @@ class Loader:
         self._task = None
 
     async def _has_moved(self, shard: Shard, partition_log: PartitionLog) -> bool:
-        """Whether another log replaced this one before its files were open.
+        """True if another log replaced this one before its files were open.
 
         Nothing has been replayed in that case. Waits until the replacement is complete.
         """

@@ -63,9 +63,9 @@ class LoadReport:
     """Result of a load.
 
     Attributes:
-        records: replayed records.
-        size_bytes: size of the segments that were read.
-        damaged: unreadable records and batches.
+        records: Replayed records.
+        size_bytes: Size of the segments that were read.
+        damaged: Unreadable records and batches.
     """
 
     records: int = 0
@@ -77,8 +77,8 @@ class Load:
     """Reads one partition's log as it was at construction; used once.
 
     Attributes:
-        log: the log to read.
-        report: result so far.
+        log: The log to read.
+        report: Result so far.
     """
 
     def __init__(
@@ -87,10 +87,10 @@ class Load:
         """Read nothing yet; must be called on the event loop.
 
         Args:
-            partition_log: the partition's log.
-            state: fresh state, which no other code may use until `run` has returned.
-            disk: reads the files.
-            chunk_bytes: bytes read by one call on the pool, except for larger batches.
+            partition_log: The partition's log.
+            state: Fresh state, which no other code may use until `run` has returned.
+            disk: Reads the files.
+            chunk_bytes: Bytes read by one call on the pool, except for larger batches.
         """
         self.report = LoadReport()
         self._name, self._state, self._disk = partition_log.topic_partition, state, disk
@@ -103,15 +103,15 @@ class Load:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the log has no records."""
+        """True if the log has no records."""
         return self._start >= self._end
 
     async def run(self, pool: Pool, is_wanted: Callable[[], bool]) -> None:
         """Read the whole log; `is_wanted` is called after each chunk.
 
         Raises:
-            LoadAborted: the load is no longer wanted.
-            OSError: the disk failed.
+            LoadAborted: The load is no longer wanted.
+            OSError: The disk failed.
         """
         for stretch in [] if self.is_empty else await self._opened(pool):
             position, wanted = 0, self._chunk_bytes
@@ -147,7 +147,7 @@ class Load:
         return self._last_bytes if segment is self._last else segment.size_bytes
 
     def _is_same(self, segments: Sequence[LogSegment]) -> bool:
-        """Whether these are still the first segments; False if files were replaced meanwhile."""
+        """True if these are still the first segments; False if files were replaced meanwhile."""
         now = self.log.segments.all[: len(segments)]
         return len(now) == len(segments) and all(map(operator.is_, now, segments))
 
@@ -259,7 +259,7 @@ def _claimed_size(data: bytes) -> int:
 
 
 def _may_begin(data: bytes, position: int) -> bool:
-    """Whether a batch may begin at `position`; also if the bytes end before its magic byte."""
+    """True if a batch may begin at `position`; also if the bytes end before its magic byte."""
     return position + HEADER_SIZE > len(data) or data[position + MAGIC_POSITION] == MAGIC
 
 

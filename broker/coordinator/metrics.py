@@ -23,11 +23,11 @@ class GroupMetrics:
     """Counters of groups, and gauges that are computed at each scrape.
 
     Attributes:
-        offset_commits: offsets committed by clients.
-        offset_expirations: tombstones of expired offsets.
-        offset_deletions: offsets deleted by clients, or with their topics.
-        damaged_records: damaged places, found when logs were opened or loaded.
-        purgatory_ms: how long answers waited for the commit of their records.
+        offset_commits: Offsets committed by clients.
+        offset_expirations: Tombstones of expired offsets.
+        offset_deletions: Offsets deleted by clients, or with their topics.
+        damaged_records: Damaged places, found when logs were opened or loaded.
+        purgatory_ms: How long answers waited for the commit of their records.
     """
 
     def __init__(self, metrics: Registry, shards: Mapping[int, Shard], clock: Clock) -> None:

@@ -76,9 +76,9 @@ class GroupCoordinator:
     """All groups that this broker coordinates.
 
     Attributes:
-        topic: the topic of their records.
-        metrics: counters and gauges.
-        shards: by partition of the topic.
+        topic: The topic of their records.
+        metrics: Counters and gauges.
+        shards: By partition of the topic.
     """
 
     def __init__(self, topic: OffsetsTopic, config: BrokerConfig, ports: Ports) -> None:
@@ -125,9 +125,9 @@ class GroupCoordinator:
         """The shard of a group.
 
         Raises:
-            NotCoordinator: another broker has it, or none.
-            CoordinatorLoadInProgress: it is being loaded.
-            CoordinatorNotAvailable: this broker stops.
+            NotCoordinator: Another broker has it, or none.
+            CoordinatorLoadInProgress: It is being loaded.
+            CoordinatorNotAvailable: This broker stops.
         """
         if self._is_stopped:
             raise CoordinatorNotAvailable("the broker stops")
@@ -143,8 +143,8 @@ class GroupCoordinator:
         """The active shards, for requests about all groups.
 
         Raises:
-            CoordinatorLoadInProgress: one is being loaded, so its groups are unknown.
-            CoordinatorNotAvailable: this broker stops.
+            CoordinatorLoadInProgress: One is being loaded, so its groups are unknown.
+            CoordinatorNotAvailable: This broker stops.
         """
         if self._is_stopped:
             raise CoordinatorNotAvailable("the broker stops")
@@ -154,7 +154,7 @@ class GroupCoordinator:
         return [shard for shard in self.shards.values() if shard.stage is ShardStage.ACTIVE]
 
     def problems(self) -> list[HealthLine]:
-        """Reasons that need action: partitions whose groups cannot be served."""
+        """Health lines (unhealthy): partitions whose groups cannot be served."""
         return [
             HealthReason.GROUPS_NOT_SERVED.line(partition=f"{OFFSETS_TOPIC}-{number}")
             for number, shard in self.shards.items()
@@ -162,7 +162,7 @@ class GroupCoordinator:
         ]
 
     def damages(self) -> list[HealthLine]:
-        """Reasons that need action later: groups that are served without what was damaged."""
+        """Health lines (yellow): groups that are served without their damaged records."""
         return [
             HealthReason.GROUPS_DAMAGED.line(
                 partition=f"{OFFSETS_TOPIC}-{number}", count=shard.damaged

@@ -1,8 +1,8 @@
 """One partition of `__consumer_offsets` that this broker leads, and its groups.
 
-Carries out the decisions of `group` in a fixed order: timers, append of the records, their replay,
-and after the commit the answers and the next decision. So an answered commit is as durable as a
-produce with acks=all to that partition.
+It carries out the decisions of `group` in a fixed order: timers, append of the records, their
+replay, and after the commit the answers and the next decision. So an answered commit is as durable
+as a produce with acks=all to that partition.
 
 Not thread-safe: runs on the event loop. Requests that wait for others (JoinGroup, SyncGroup) are
 parked here under a ticket. Each is answered exactly once: by a decision, or when leadership ends.
@@ -86,10 +86,10 @@ class ShardParts:
     """Parts that all shards of a broker share.
 
     Attributes:
-        wheel: timers of all shards; a timer's key has its shard.
-        codec: compression of written batches.
-        commit_timeout_ms: how long an answer waits for its commit.
-        waited: called with the wait in milliseconds, if the commit was not immediate.
+        wheel: Timers of all shards; a timer's key has its shard.
+        codec: Compression of written batches.
+        commit_timeout_ms: How long an answer waits for its commit.
+        waited: Called with the wait in milliseconds, if the commit was not immediate.
     """
 
     clock: Clock
@@ -104,10 +104,10 @@ class Shard:
     """The groups of one partition.
 
     Attributes:
-        partition: partition of `__consumer_offsets`.
-        stage: requests are served while it is ACTIVE.
-        state: the groups; complete once the stage is ACTIVE.
-        damaged: number of damaged places in its log.
+        partition: Partition of `__consumer_offsets`.
+        stage: Requests are served while it is ACTIVE.
+        state: The groups; complete once the stage is ACTIVE.
+        damaged: Number of damaged places in its log.
     """
 
     __slots__ = (
@@ -152,7 +152,7 @@ class Shard:
         """Decide on a request, and carry out the decision.
 
         Args:
-            decide: makes the decision; its ticket stands for this request.
+            decide: Makes the decision; its ticket stands for this request.
 
         Returns:
             The response, or a future of it, which is done after the commit.
@@ -410,8 +410,8 @@ def batches_of(records: Sequence[GroupRecord], size_max: int) -> Iterator[Sequen
     """Cut records, in order, into runs of at most `size_max` bytes, or one record.
 
     Args:
-        records: records to append.
-        size_max: bytes of a run; its batch has about 60 bytes more.
+        records: Records to append.
+        size_max: Bytes of a run; its batch has about 60 bytes more.
     """
     start = size = 0
     for position, record in enumerate(records):

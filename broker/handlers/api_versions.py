@@ -44,9 +44,9 @@ class Features:
     """Features as clients see them.
 
     Attributes:
-        supported: name -> (min, max) level that this node supports (inclusive).
-        finalized: name -> level in force; a level of 0 is not listed.
-        epoch: last offset in the metadata image that `finalized` comes from; -1: unknown.
+        supported: Name -> (min, max) level that this node supports (inclusive).
+        finalized: Name -> level in force; a level of 0 is not listed.
+        epoch: Last offset in the metadata image that `finalized` comes from; -1: unknown.
     """
 
     supported: Mapping[str, tuple[int, int]]

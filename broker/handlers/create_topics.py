@@ -62,10 +62,10 @@ class CreateTopicsHandler(DecodedHandler):
         """Serve clients, or with `is_own` the broker in this process.
 
         Args:
-            creation: creates the topics.
-            config: settings that describe a new topic in the answer.
-            is_own: the caller reads only the errors; it may create the remote log metadata topic.
-            brokers_ask: on a controllers' listener, whose direct callers are brokers. They may
+            creation: Creates the topics.
+            config: Settings that describe a new topic in the answer.
+            is_own: The caller reads only the errors; it may create the remote log metadata topic.
+            brokers_ask: On a controllers' listener, whose direct callers are brokers. They may
                 create that topic, too; requests of their clients come in an Envelope.
         """
         self._creation, self._config, self._is_own = creation, config, is_own

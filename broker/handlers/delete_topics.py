@@ -68,10 +68,10 @@ class DeleteTopicsHandler(DecodedHandler):
         """Delete through `submit`.
 
         Args:
-            cluster: has the newest committed image.
-            submit: of the metadata node.
+            cluster: Has the newest committed image.
+            submit: Of the metadata node.
             enabled: `delete.topic.enable`.
-            settled: waits until this broker has removed the files of topics.
+            settled: Waits until this broker has removed the files of topics.
         """
         self._cluster = cluster
         self._submit = submit

@@ -52,7 +52,7 @@ class EncodedTopics:
     """Encoded topics, of about `BYTES_MAX` together.
 
     Attributes:
-        size_bytes: approximate memory of all entries.
+        size_bytes: Approximate memory of all entries.
     """
 
     def __init__(self) -> None:
@@ -80,11 +80,11 @@ class EncodedTopics:
         """Add an entry, unless it is outdated or the cache is full.
 
         Args:
-            topic: the topic when its encoding began.
-            kind: parameters of the encoding.
-            brokers: the brokers when its encoding began.
-            encoded: the encoded topic.
-            image: newest committed image.
+            topic: The topic when its encoding began.
+            kind: Parameters of the encoding.
+            brokers: The brokers when its encoding began.
+            encoded: The encoded topic.
+            image: Newest committed image.
         """
         part, key = _Part(topic, brokers, encoded), (topic.name, kind)
         if not part.is_of(image):

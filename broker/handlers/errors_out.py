@@ -17,9 +17,9 @@ def code_of(error: BaseException, doing: str) -> ErrorCode:
     """Return Kafka's code for an exception, and log unexpected ones.
 
     Args:
-        error: a KafkaError has its own code. OSError becomes KAFKA_STORAGE_ERROR, which clients
+        error: A KafkaError has its own code. OSError becomes KAFKA_STORAGE_ERROR, which clients
             retry. Any other is a bug and becomes UNKNOWN_SERVER_ERROR.
-        doing: operation that failed, for the log; must contain no text from outside.
+        doing: Operation that failed, for the log; must contain no text from outside.
     """
     if isinstance(error, KafkaError):
         return error.code

@@ -1,9 +1,9 @@
 """Fetch (1): read whole batches, from local files or from the remote tier.
 
-The answer leaves at once if there are enough bytes, an error, or no wait time; else the request is
-parked until appends bring enough bytes. Partitions whose offset is only in the remote tier are read
-concurrently. If the answer has other data or errors, it waits for them only as long as the client
-allows, but at least `_REMOTE_WAIT_MIN_MS`.
+The answer leaves at once if there are enough bytes, an error, or no wait time. Otherwise the
+request is parked until appends bring enough bytes. Partitions whose offset is only in the remote
+tier are read concurrently. If the answer has other data or errors, it waits for them only as long
+as the client allows, but at least `_REMOTE_WAIT_MIN_MS`.
 
 Versions:
 
@@ -99,11 +99,11 @@ class FetchLimits:
     """Settings of the fetch path.
 
     Attributes:
-        max_bytes: largest answer (`fetch.max.bytes`).
+        max_bytes: Largest answer (`fetch.max.bytes`).
         session_slots: `max.incremental.fetch.session.cache.slots`.
-        remote_wait_ms: returns the current longest wait for the remote tier
+        remote_wait_ms: Returns the current longest wait for the remote tier
             (`remote.fetch.max.wait.ms`).
-        selects_by_rack: the leader names a replica in the consumer's rack
+        selects_by_rack: The leader names a replica in the consumer's rack
             (`replica.selector.class`).
     """
 

@@ -15,10 +15,10 @@ def ask_in_slices(
     """Fill `partitions` with the partitions of a request; yields between slices.
 
     Args:
-        replicas: has the names of topic ids.
-        version: version of the request.
-        asked: decoded struct (Any: made by the codec at run time).
-        partitions: list to fill.
+        replicas: Has the names of topic ids.
+        version: Version of the request.
+        asked: Decoded struct (Any: made by the codec at run time).
+        partitions: List to fill.
     """
     with_ids = version >= since.TOPIC_IDS
     for topic in asked.topics:

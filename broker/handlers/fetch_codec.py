@@ -68,10 +68,10 @@ def encode_in_slices(
 
     Args:
         version: 4 to 18.
-        error: top-level code, for sessions.
+        error: Top-level code, for sessions.
         session_id: 0 without a session.
-        reads: partitions in answer order; neighbours of one topic share its entry.
-        endpoints: result of `encode_endpoints`, sent where a partition names its leader.
+        reads: Partitions in answer order; neighbours of one topic share its entry.
+        endpoints: Result of `encode_endpoints`, sent where a partition names its leader.
 
     Returns:
         Bytes and file regions, in wire order.

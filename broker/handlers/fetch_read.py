@@ -209,7 +209,7 @@ def _read_checked(
 ) -> LogRead:
     """Like `Partition.read`, with the bounds on verified bytes.
 
-    A batch larger than these bounds is sent if the client's limits allow it: otherwise a partition
+    A batch larger than these bounds is sent if the client's limits allow it. Otherwise a partition
     that is never first in a request would make no progress.
     """
     bound = min(CHECKED_PARTITION_BYTES, CHECKED_ANSWER_BYTES - result.checked_bytes)
@@ -293,7 +293,7 @@ def refuse_zstd(partition: Partition, regions: Sequence[FileRegion | memoryview]
     """Refuse to send zstd to a client whose Fetch version has no zstd.
 
     Raises:
-        UnsupportedCompression: there is a zstd batch in the regions.
+        UnsupportedCompression: There is a zstd batch in the regions.
     """
     disk = partition.log.disk
     for region in regions:

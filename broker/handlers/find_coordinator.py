@@ -60,7 +60,7 @@ class Found(NamedTuple):
     """The answer for one key.
 
     Attributes:
-        message: from version 4 on. If it is empty, earlier versions have the error's standard text.
+        message: From version 4 on. If it is empty, earlier versions have the error's standard text.
     """
 
     error: ErrorCode

@@ -5,8 +5,8 @@ no active controller the client waits for as long as it allows, as at a broker o
 clients (librdkafka's) would return NOT_CONTROLLER to their caller instead of trying again.
 
 A request that surely had no effect is retried. If the connection was lost, the request may have
-been carried out. Then it waits for the controller of a later epoch, which begins with everything
-that the earlier one committed and cannot get the lost request any more. There the repeated request
+been carried out. Then it waits for the controller of a later epoch. That one begins with everything
+that the earlier one committed, and cannot get the lost request any more. There the repeated request
 is refused (TOPIC_ALREADY_EXISTS) or carried out a second time, over changes of other clients in
 between. DIFFERS: Kafka's brokers also retry at the same controller, which may process the first
 request after the second, and they repeat the requests of `_ONCE`.
@@ -64,7 +64,7 @@ class Guarding(Protocol):
     """A handler that refuses topics of the brokers, entry by entry.
 
     Attributes:
-        answered_in: field of the answer with a result for each entry.
+        answered_in: Field of the answer with a result for each entry.
     """
 
     answered_in: str
@@ -93,12 +93,12 @@ class Forwarded(DecodedHandler):
         """Forward nothing yet.
 
         Args:
-            here: serves requests while this node is the active controller, and makes refusals.
-            active: client of the active controller.
-            clock: measures how long a client has waited.
-            scheduler: wakes a request that waits for an active controller.
-            decoding: decodes long answers.
-            settled: waits for the replicas that this broker creates for new topics. A client writes
+            here: Serves requests while this node is the active controller, and makes refusals.
+            active: Client of the active controller.
+            clock: Measures how long a client has waited.
+            scheduler: Wakes a request that waits for an active controller.
+            decoding: Decodes long answers.
+            settled: Waits for the replicas that this broker creates for new topics. A client writes
                 to a new topic at once, and many producers resend out of order after a refusal.
         """
         assert hasattr(here, "refuse"), f"{here.api_key.name} cannot be refused as a whole"

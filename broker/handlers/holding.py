@@ -1,8 +1,9 @@
 """Delays answers until the tier has validated a log.
 
-After a retriable error some clients retry at once: librdkafka several thousand times a second (it
-looks positions up at each metadata answer), and Java's consumer as often for a Fetch. Others ask
-once and return the error to their user. A delayed answer is better for both.
+After a retriable error some clients retry at once. librdkafka does so several thousand times a
+second, because it looks positions up at each metadata answer. Java's consumer retries a Fetch as
+often. Other clients ask once and return the error to their user. A delayed answer is better for
+both.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ class Holding:
         return len(self._held)
 
     def is_due(self, peer: tuple[str, int]) -> bool:
-        """Whether this connection has not waited for `HOLD_MS`; later requests wait behind it."""
+        """True if this connection has not waited for `HOLD_MS`; later requests wait behind it."""
         last = self._held.get(peer)
         return last is None or self._clock.monotonic_ms() - last >= HOLD_MS
 

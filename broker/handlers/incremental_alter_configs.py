@@ -49,7 +49,7 @@ class IncrementalAlterConfigsHandler(DecodedHandler):
 
     response_cls: ClassVar[Any] = message("IncrementalAlterConfigsResponse").cls
     replaces: ClassVar[bool] = False
-    """Whether overrides that the request does not name are deleted."""
+    """True if overrides that the request does not name are deleted."""
 
     def __init__(self, submit: Submit, rules: ConfigRules) -> None:
         self._submit = submit
@@ -122,7 +122,7 @@ def _today(resource: Any) -> Any:
 
 
 def _only_keeps(resource: Any) -> bool:
-    """Whether no change can delete records of the topic or reduce its in-sync replicas.
+    """True if no change can delete records of the topic or reduce its in-sync replicas.
 
     Allowed are the repair of a topic that Kafka compacted or let expire, a higher
     `min.insync.replicas` after replicas were added, and throttles of replicas.

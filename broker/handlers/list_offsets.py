@@ -116,12 +116,12 @@ class ListOffsetsHandler(DecodedHandler):
         """Serve the partitions of `replicas`.
 
         Args:
-            replicas: partitions hosted here.
-            clock: for deadlines.
-            pool: reads segments for look-ups by time.
-            holding: waits for log validations.
+            replicas: Partitions hosted here.
+            clock: For deadlines.
+            pool: Reads segments for look-ups by time.
+            holding: Waits for log validations.
             remote: None without a remote tier.
-            remote_timeout_ms: returns the current `remote.list.offsets.request.timeout.ms`.
+            remote_timeout_ms: Returns the current `remote.list.offsets.request.timeout.ms`.
         """
         self._replicas, self._clock, self._pool = replicas, clock, pool
         self._remote, self._remote_timeout_ms = remote, remote_timeout_ms

@@ -42,9 +42,9 @@ class Unserved:
         """Log a refusal, unless it was logged for this client.
 
         Args:
-            context: context of the request.
-            what: subject of "are not served", capitalised.
-            remedy: for the owner of the client.
+            context: Context of the request.
+            what: Subject of "are not served", capitalised.
+            remedy: For the owner of the client.
 
         Returns:
             An error text for the client.
@@ -67,9 +67,9 @@ class HandlerParts:
 
     Attributes:
         tier: None without a remote tier.
-        active: client of the active controller.
-        bootstraps: restarts of logs from the remote tier.
-        moves: moves of replicas between log directories.
+        active: Client of the active controller.
+        bootstraps: Restarts of logs from the remote tier.
+        moves: Moves of replicas between log directories.
     """
 
     config: BrokerConfig

@@ -112,9 +112,9 @@ class ProduceHandler(RawHandler):
         """Append to the partitions of `replicas`.
 
         Args:
-            replicas: partitions hosted here.
-            executors: threads that decode wide requests and decompress batches; None: no threads.
-            addresses: returns the brokers' endpoints for a listener.
+            replicas: Partitions hosted here.
+            executors: Threads that decode wide requests and decompress batches; None: no threads.
+            addresses: Returns the brokers' endpoints for a listener.
         """
         self._replicas, self._addresses = replicas, addresses
         inline = InlinePool("inline")
@@ -366,7 +366,7 @@ class ProduceHandler(RawHandler):
         """Append batches that a thread decompresses first, and wait for commits.
 
         Raises:
-            CloseConnection: an append failed, and acks=0 has no other answer.
+            CloseConnection: An append failed, and acks=0 has no other answer.
         """
         pending: _Waiting = []
         for each in waiting:

@@ -51,9 +51,9 @@ def encode_answer(
 
     Args:
         version: 3 to 13.
-        topics: topic name, or from version 13 the 16 bytes of its id, with its partitions' answers.
-        leaders: current leaders of partitions with NOT_LEADER_OR_FOLLOWER; from version 10 on.
-        endpoints: endpoints of these leaders.
+        topics: Topic name, or from version 13 the 16 bytes of its id, with its partitions' answers.
+        leaders: Current leaders of partitions with NOT_LEADER_OR_FOLLOWER; from version 10 on.
+        endpoints: Endpoints of these leaders.
     """
     if leaders:
         return _encode_compiled(version, topics, leaders, endpoints)

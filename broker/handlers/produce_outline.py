@@ -42,12 +42,12 @@ partition; number of partitions.
 
 
 def is_wide(version: int, frame: memoryview, offset: int) -> bool:
-    """Whether the appends of a request take more than one slice; reads a bounded number of lengths.
+    """True if the appends of a request take more than one slice; reads a bounded number of lengths.
 
     Args:
         version: 3 to 13.
-        frame: header and body.
-        offset: where the body begins.
+        frame: Header and body.
+        offset: Where the body begins.
     """
     if len(frame) <= LONG_FRAME_BYTES:
         return False
@@ -109,7 +109,7 @@ class Outline:
 
     Attributes:
         acks: `acks` of the request; known before `count`.
-        elements_max: limit on topics and partitions for a request of this length; known before
+        elements_max: Limit on topics and partitions for a request of this length; known before
             `count`.
         topics: None if the request is cut short or has too many elements: the decoder reports it.
     """

@@ -1,9 +1,9 @@
 """Serves `tidemark remote forget` on brokers whose controllers are Apache Kafka's.
 
 The tool sends a DeleteTopics request with a tagged field of Tidemark. A controller of Tidemark
-writes the decision to the metadata log, for all brokers. One of Kafka skips the field and finds no
-such topic. So with Kafka's controllers each broker with a remote tier writes the decision to its
-own file, and the tool sends the request to all of them.
+writes the decision to the metadata log, for all brokers. Kafka's controllers skip the field and
+find no such topic. With them, each broker with a remote tier writes the decision to its own file.
+So the tool sends the request to all of these brokers.
 """
 
 import logging

@@ -2,8 +2,8 @@
 
 The tool sends a DeleteRecords request with a tagged field of Tidemark, and offset 0: Kafka's
 brokers skip the field, and so delete nothing. RestoreEnd 0 asks for the offset at which new records
-would begin. That offset, or a higher one, orders the restoration. All other requests are served by
-the handler behind.
+would begin. A request with that offset, or a higher one, orders the restoration. The handler behind
+serves all other requests.
 """
 
 import asyncio

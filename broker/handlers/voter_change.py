@@ -3,8 +3,8 @@
 The replica of the metadata log decides (`metadata_topic.raft.voter_changes`). The answer leaves
 once the change is committed, refused, or out of time.
 
-A node whose broker relies on being with the only voter adds no voter. That broker sends no
-heartbeats while its process runs, so another controller would fence it.
+A node whose broker relies on the only voter in its process adds no voter. Such a broker sends no
+heartbeats, so another controller would fence it.
 """
 
 import asyncio

@@ -39,7 +39,7 @@ class Authenticator(Protocol):
 
     Attributes:
         mechanism: SASL name.
-        principal: principal of a peer that passed the exchange.
+        principal: Principal of a peer that passed the exchange.
     """
 
     @property
@@ -56,7 +56,7 @@ class Authenticator(Protocol):
         authenticated.
 
         Raises:
-            AuthenticationRefusedError: in place of an answer.
+            AuthenticationRefusedError: In place of an answer.
         """
         ...
 
@@ -68,7 +68,7 @@ class PlainAuthenticator:
 
     Attributes:
         mechanism: SASL name.
-        principal: principal of a peer that sent the right password.
+        principal: Principal of a peer that sent the right password.
     """
 
     mechanism = "PLAIN"
@@ -97,7 +97,7 @@ class Session:
 
     Attributes:
         principal: None until the peer is authenticated.
-        refusal: reason to close the connection once the answer is sent; None while it may continue.
+        refusal: Reason to close the connection once the answer is sent; None while it may continue.
     """
 
     __slots__ = ("_authenticator", "_exchange", "_versions_asked", "principal", "refusal")
@@ -109,7 +109,7 @@ class Session:
         self.refusal: str | None = None
 
     def allows(self, api_key: int) -> bool:
-        """Whether a peer without a principal may have this request served; counts ApiVersions."""
+        """True if a peer without a principal may have this request served; counts ApiVersions."""
         if self._exchange is not None:
             return api_key in (ApiKey.SASL_AUTHENTICATE, ApiKey.SASL_HANDSHAKE)
         if api_key == ApiKey.API_VERSIONS:

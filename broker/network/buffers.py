@@ -1,9 +1,10 @@
 """Memory for frames that are too large for the shared receive buffer.
 
-A frame gets memory as its bytes arrive, not for the length it announces: a client that announces
-100 MiB and sends ten bytes holds `FIRST_BYTES`. Buffers of finished frames are reused, because
-touching fresh pages costs more than receiving into used ones. A very large frame gets an anonymous
-mapping, which returns to the system with the frame: the heap would keep tens of megabytes.
+A frame gets memory as its bytes arrive, not by the length that it announces. A client that
+announces 100 MiB and sends ten bytes holds `FIRST_BYTES`. Buffers of finished frames are reused,
+because touching fresh pages costs more than receiving into used ones. A very large frame gets an
+anonymous mapping, which returns to the system with the frame. The heap would keep tens of
+megabytes.
 """
 
 import socket
@@ -72,8 +73,8 @@ class GrowingFrame:
     """A large frame whose bytes arrive, in memory that grows with them.
 
     Attributes:
-        is_whole: all bytes have arrived.
-        memory_bytes: final size of the buffer: the frame's length, or more if a longer buffer was
+        is_whole: All bytes have arrived.
+        memory_bytes: Final size of the buffer: the frame's length, or more if a longer buffer was
             reused.
     """
 
@@ -101,7 +102,7 @@ class GrowingFrame:
         return got
 
     def has_progressed(self) -> bool:
-        """Whether `PROGRESS_BYTES` have arrived since this last returned True."""
+        """True if `PROGRESS_BYTES` have arrived since this last returned True."""
         if self._got < self._progress_at:
             return False
         self._progress_at = self._got + PROGRESS_BYTES

@@ -1,13 +1,13 @@
 """One client's connection: whole frames in, answers out in the order of the requests.
 
-Runs on the event loop with a non-blocking socket and no task of its own. A wake-up reads once,
+It runs on the event loop with a non-blocking socket and without its own task. A wake-up reads once,
 serves each whole frame it received, and sends all answers with one call. `Intake` receives the
-frames, `Unanswered` keeps the order of the answers, `Outflow` sends them.
+frames, `Unanswered` keeps the order of the answers, and `Outflow` sends them.
 
 Reading pauses in these cases:
 
 - Too many requests are unanswered, or too many bytes wait for the peer, also in front of a large
-  frame. A client that never reads so costs a bounded amount: its TCP window closes.
+  frame. So a client that never reads has a bounded cost, and its TCP window closes.
 - A request is being served that later ones must not overtake, because they may depend on it.
 - A large frame comes while no request memory is left.
 
@@ -61,7 +61,7 @@ class Connection(Intake):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is begun, being served, or waiting to be sent."""
+        """True if no request is begun, being served, or waiting to be sent."""
         return not (
             self._unanswered.slots
             or self._sender.unsent_bytes
@@ -185,7 +185,7 @@ class Connection(Intake):
             self._send()
 
     def _may_resume(self) -> bool:
-        """Whether a paused connection may serve again."""
+        """True if a paused connection may serve again."""
         if self._wants_memory or self in self.account.queue:
             return False
         return not self.closed and self._closing is None and not self._is_full()
@@ -290,7 +290,7 @@ class Connection(Intake):
             self.close(f"idle for {limits.idle_ms_max} ms", quiet=True)
 
     def _is_gone(self) -> bool:
-        """Whether the peer has closed its end, even if bytes of it are unread."""
+        """True if the peer has closed its end, even if bytes of it are unread."""
         poll = select.poll()
         poll.register(self._sock, select.POLLRDHUP)
         return bool(poll.poll(0))
@@ -321,8 +321,8 @@ class Connection(Intake):
         """Close now, with one log line; a second call does nothing.
 
         Args:
-            reason: for the log; must contain no text of the peer's.
-            quiet: an ordinary end, logged at DEBUG.
+            reason: For the log; must contain no text of the peer's.
+            quiet: An ordinary end, logged at DEBUG.
         """
         if self.closed:
             return

@@ -20,8 +20,8 @@ class ConnectionBudget:
     """Limits on the descriptors of the process.
 
     Attributes:
-        limit: descriptors of all kinds.
-        shared: descriptors that may be in use when a connection is accepted; the rest is the
+        limit: Descriptors of all kinds.
+        shared: Descriptors that may be in use when a connection is accepted; the rest is the
             reserve.
     """
 
@@ -40,8 +40,8 @@ class ConnectionBudget:
         use three quarters of the reserve: connections are closed from half of it on.
 
         Args:
-            open_count: descriptors in use.
-            giving_way: idle connections that would be closed.
+            open_count: Descriptors in use.
+            giving_way: Idle connections that would be closed.
         """
         return self.shared - open_count + min(giving_way, (self.limit - self.shared) * 3 // 4)
 
@@ -53,8 +53,8 @@ class ConnectionBudget:
         """How many idle connections should be closed.
 
         Args:
-            open_count: descriptors in use.
-            turned_away: connections refused for lack of descriptors since the last call.
+            open_count: Descriptors in use.
+            turned_away: Connections refused for lack of descriptors since the last call.
         """
         over = open_count - self.shared
         if turned_away == 0 and over <= self.noticeable:

@@ -62,8 +62,8 @@ class OrderedFuture(Future[Answer | None]):
     """An answer that later requests of the connection wait for.
 
     Attributes:
-        passing: api key, in wire format, of the requests that need not wait; None: all wait.
-        work: makes the answer; the request's bytes are in use until it is done.
+        passing: Api key, in wire format, of the requests that need not wait; None: all wait.
+        work: Makes the answer; the request's bytes are in use until it is done.
     """
 
     work: Future[Any]
@@ -239,18 +239,18 @@ class Dispatcher:
         """Serve one frame.
 
         Args:
-            peer: origin of the frame.
-            frame: header and body without the size prefix; recycled after the call.
-            received_ms: wall clock.
-            received_ns: monotonic clock.
-            turn_ns: begin of the connection's time slice, monotonic clock.
+            peer: Origin of the frame.
+            frame: Header and body without the size prefix; recycled after the call.
+            received_ms: Wall clock.
+            received_ns: Monotonic clock.
+            turn_ns: Begin of the connection's time slice, monotonic clock.
 
         Returns:
             The response frame, a future of it, or None where there is no response. The exception of
             a future may be CloseConnection.
 
         Raises:
-            CloseConnection: the connection must end.
+            CloseConnection: The connection must end.
         """
         try:
             api_key, version, correlation_id, client_id_size = _unpack_fixed(frame, 0)

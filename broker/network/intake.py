@@ -34,11 +34,11 @@ class Intake(ABC):
     """The receiving half of a connection.
 
     Attributes:
-        peer: origin of the requests.
-        address: the peer's address without its port.
-        account: event loop time used by the address.
-        last_active_ms: monotonic time of the last received bytes or the last answer.
-        closed: the socket is closed.
+        peer: Origin of the requests.
+        address: The peer's address without its port.
+        account: Event loop time used by the address.
+        last_active_ms: Monotonic time of the last received bytes or the last answer.
+        closed: The socket is closed.
     """
 
     __slots__ = (
@@ -85,7 +85,7 @@ class Intake(ABC):
 
     @abstractmethod
     def _is_full(self) -> bool:
-        """Whether answers to earlier frames must be sent before a frame may be served."""
+        """True if answers to earlier frames must be sent before a frame may be served."""
 
     @abstractmethod
     def _must_pause(self) -> bool:
@@ -93,7 +93,7 @@ class Intake(ABC):
 
     @abstractmethod
     def _has_memory(self) -> bool:
-        """Whether a large frame may begin; if not, pause until there is memory for it."""
+        """True if a large frame may begin; if not, pause until there is memory for it."""
 
     @abstractmethod
     def _give_back(self) -> None:

@@ -14,7 +14,7 @@ class ListenerAddress:
     """An address to listen on; port 0 lets the system choose (see `Server.bound`).
 
     Attributes:
-        authenticator: authenticates the peers; None: they are anonymous.
+        authenticator: Authenticates the peers; None: they are anonymous.
     """
 
     name: str
@@ -28,38 +28,39 @@ class NetworkLimits:
     """Limits of the network layer. Names with dots in the comments are configuration keys.
 
     Attributes:
-        request_bytes_max: largest frame, without its length prefix (`socket.request.max.bytes`).
-        requests_bytes_max: memory of large frames of all connections (`queued.max.request.bytes`,
+        request_bytes_max: Largest frame, without its length prefix (`socket.request.max.bytes`).
+        requests_bytes_max: Memory of large frames of all connections (`queued.max.request.bytes`,
             `NO_BOUND` where that is not positive). DIFFERS: Kafka's default has no bound.
-        decoded_bytes_max: approximate memory of all decoded requests above 32 KiB
+        decoded_bytes_max: Approximate memory of all decoded requests above 32 KiB
             (`tidemark.decoded.request.bytes.max`). DIFFERS: Kafka has no such bound.
-        connections_max: open connections of all listeners (`max.connections`).
-        connections_per_ip_max: open connections of one address (`max.connections.per.ip`). DIFFERS:
+        connections_max: Open connections of all listeners (`max.connections`).
+        connections_per_ip_max: Open connections of one address (`max.connections.per.ip`). DIFFERS:
             Kafka's default has no limit, so that one client can use up all descriptors.
-        connections_per_ip_overrides: address -> limit (`max.connections.per.ip.overrides`).
-        idle_ms_max: time without a request or an answer (`connections.max.idle.ms`, `NEVER_MS`
+        connections_per_ip_overrides: Address -> limit (`max.connections.per.ip.overrides`).
+        idle_ms_max: Time without a request or an answer (`connections.max.idle.ms`, `NEVER_MS`
             where that is negative).
-        frame_ms_max: time from the first to the last byte of one request, or between two progresses
+        frame_ms_max: Time from the first to the last byte of one request, or between two progresses
             of a large one (`tidemark.request.receive.timeout.ms`). DIFFERS: Kafka keeps a slow
             sender connected as long as it is not idle.
-        write_ms_max: time in which the peer takes no byte of the data waiting for it
+        write_ms_max: Time in which the peer takes no byte of the data waiting for it
             (`tidemark.connection.write.timeout.ms`). DIFFERS: Kafka has no such limit.
-        in_flight_max: unanswered requests of one connection at which reading pauses
+        in_flight_max: Unanswered requests of one connection at which reading pauses
             (`tidemark.connection.in.flight.max`).
-        unsent_bytes_max: bytes waiting for one peer at which reading pauses
+        unsent_bytes_max: Bytes waiting for one peer at which reading pauses
             (`tidemark.connection.unsent.bytes.max`).
-        all_unsent_bytes_max: bytes in memory waiting for all peers. Above it, the connections with
-            the most are closed (`tidemark.connections.unsent.bytes.max`).
+        all_unsent_bytes_max: Bytes in memory that wait for all peers
+            (`tidemark.connections.unsent.bytes.max`). Above it, the connections with the most bytes
+            are closed.
         send_buffer_bytes: -1 leaves it to the system (`socket.send.buffer.bytes`).
         receive_buffer_bytes: -1 leaves it to the system (`socket.receive.buffer.bytes`).
-        descriptors_max: a connection whose descriptor has this number or a higher one is refused.
+        descriptors_max: A connection whose descriptor has this number or a higher one is refused.
             0: the limit of the process, less a reserve for files; `NO_BOUND`: no reserve. DIFFERS:
             Kafka accepts connections until no file can be opened.
         backlog: `socket.listen.backlog.size`.
-        unauthenticated_max: connections whose peer has not authenticated yet, on listeners that
+        unauthenticated_max: Connections whose peer has not authenticated yet, on listeners that
             require it. The oldest is closed for the next one, so that a client cannot occupy them
             all.
-        unauthenticated_ms_max: time in which a peer must authenticate.
+        unauthenticated_ms_max: Time in which a peer must authenticate.
     """
 
     request_bytes_max: int = 104_857_600

@@ -28,7 +28,7 @@ def listen(listener: ListenerAddress, limits: NetworkLimits) -> list[socket.sock
     DIFFERS: Kafka binds the first address, and clients that try another are refused.
 
     Raises:
-        OSError: names the listener; no address is left bound.
+        OSError: Names the listener; no address is left bound.
     """
     tries = _TRIES if listener.port == 0 else 1
     while True:

@@ -17,9 +17,9 @@ class Outflow:
     """Sends what one connection's `Sender` holds.
 
     Attributes:
-        since_ms: when the peer last took a byte of the data waiting for it (monotonic); 0: none
+        since_ms: When the peer last took a byte of the data waiting for it (monotonic); 0: none
             waits.
-        is_waiting: waits until the socket has room, or the next time slice begins.
+        is_waiting: Waits until the socket has room, or the next time slice begins.
     """
 
     __slots__ = (
@@ -47,11 +47,11 @@ class Outflow:
         """Prepare to send from `sender`; the connection calls `end` when it closes.
 
         Args:
-            server: owner of the event loop and of the threads that read files.
-            sock: non-blocking socket of the connection.
-            sender: queue to send from.
-            on_capacity: called when more can be sent.
-            close: called with a reason when sending has failed, and with True for an ordinary end.
+            server: Owner of the event loop and of the threads that read files.
+            sock: Non-blocking socket of the connection.
+            sender: Queue to send from.
+            on_capacity: Called when more can be sent.
+            close: Called with a reason when sending has failed, and with True for an ordinary end.
         """
         self._server, self._sock, self._sender = server, sock, sender
         self._on_capacity, self._close = on_capacity, close

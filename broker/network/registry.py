@@ -26,13 +26,13 @@ class RequestContext:
     """Facts about one request that are not in its body.
 
     Attributes:
-        client_id: empty where the client sent null. It is not authenticated: escape it in logs, and
+        client_id: Empty where the client sent null. It is not authenticated: escape it in logs, and
             grant no right by it; `session` has the principal.
-        received_ms: wall clock of the wake-up that read the request's last byte.
-        is_forwarded: a broker sent it in an Envelope, for a client.
-        received_ns: monotonic time of the same wake-up.
-        begun_ns: monotonic begin of the time slice that serves it.
-        returned_ns: monotonic time when the handler returned a future; 0: it returned an answer.
+        received_ms: Wall clock of the wake-up that read the request's last byte.
+        is_forwarded: A broker sent it in an Envelope, for a client.
+        received_ns: Monotonic time of the same wake-up.
+        begun_ns: Monotonic begin of the time slice that serves it.
+        returned_ns: Monotonic time when the handler returned a future; 0: it returned an answer.
     """
 
     api_key: int
@@ -62,8 +62,8 @@ class ApiHandler(ABC):
 
     Attributes:
         api_key: Kafka's number of the API.
-        versions: served versions, both ends inclusive.
-        advertised_min_version: lowest version in the answer to ApiVersions if it differs. Produce
+        versions: Served versions, both ends inclusive.
+        advertised_min_version: Lowest version in the answer to ApiVersions if it differs. Produce
             names 0 and serves from 3 on: librdkafka before 2.11 sends no compression otherwise.
     """
 
@@ -79,9 +79,8 @@ class DecodedHandler(ApiHandler):
     in Kafka; except where `HandlerTable.may_overtake` is set.
 
     Attributes:
-        waits_for_others: the answer depends on requests of other clients. Such a large request does
-            not count against the decoding memory while it waits: the requests that it waits for may
-            be queued for that memory.
+        waits_for_others: The answer depends on requests of other clients. These may be queued for
+            the decoding memory. So such a large request does not count against it while it waits.
     """
 
     waits_for_others = False
@@ -91,15 +90,15 @@ class DecodedHandler(ApiHandler):
         """Serve one request.
 
         Args:
-            context: facts from outside the body.
-            request: the decoded struct. Any: the codec makes these classes at run time, and each
+            context: Facts from outside the body.
+            request: The decoded struct. Any: the codec makes these classes at run time, and each
                 handler knows its own.
 
         Returns:
             The response struct, or an awaitable of it.
 
         Raises:
-            CloseConnection: end the connection without an answer.
+            CloseConnection: End the connection without an answer.
         """
 
 
@@ -107,7 +106,7 @@ class RawHandler(ApiHandler):
     """A handler that takes the frame and returns bytes: for Produce and Fetch.
 
     Attributes:
-        is_change: later requests of the connection must see the effect of this one. While it has no
+        is_change: Later requests of the connection must see the effect of this one. While it has no
             answer, only requests of the same API are served.
     """
 
@@ -118,17 +117,17 @@ class RawHandler(ApiHandler):
         """Serve one request.
 
         Args:
-            context: facts from outside the body.
-            frame: header and body; recycled after the call.
-            offset: where the body begins.
+            context: Facts from outside the body.
+            frame: Header and body; recycled after the call.
+            offset: Where the body begins.
 
         Returns:
             The parts of the response body, an awaitable of them, `OrderedAnswer`, or None where the
             protocol has no answer (Produce with acks=0).
 
         Raises:
-            CloseConnection: end the connection without an answer.
-            MalformedMessageError: the body cannot be decoded.
+            CloseConnection: End the connection without an answer.
+            MalformedMessageError: The body cannot be decoded.
         """
 
 
@@ -140,13 +139,13 @@ class OrderedAnswer:
     not recycled until then; see `own_body`.
 
     Attributes:
-        serve: makes the answer, called with this object; cancelled if the client disconnects.
-        elements: upper bound of the elements it decodes to, by its length; `serve` is called when
+        serve: Makes the answer, called with this object; cancelled if the client disconnects.
+        elements: Upper bound of the elements it decodes to, by its length; `serve` is called when
             there is memory for them.
-        count: counts the elements exactly, on a thread, once that memory is taken; the difference
+        count: Counts the elements exactly, on a thread, once that memory is taken; the difference
             is given back.
-        continues: set by the handler: from now on it is not cancelled.
-        let_go: called by a handler that has dropped most of the decoded request and waits for other
+        continues: Set by the handler: from now on it is not cancelled.
+        let_go: Called by a handler that has dropped most of the decoded request and waits for other
             requests.
     """
 
@@ -177,9 +176,9 @@ class HandlerTable:
     """All handlers of one kind of listener, by api key.
 
     Attributes:
-        may_overtake: later requests of a connection are served while earlier ones wait. Connections
-            among controllers and brokers need it: a Vote must not wait for a Fetch that waits for
-            records, nor a heartbeat for the creation of many topics.
+        may_overtake: Later requests of a connection are served while earlier ones wait. Connections
+            among controllers and brokers need it. A Vote must not wait for a Fetch without records,
+            and a heartbeat must not wait for the creation of many topics.
     """
 
     def __init__(self, handlers: Iterable[Handler] = (), *, may_overtake: bool = False) -> None:

@@ -104,7 +104,7 @@ class RequestMemory:
     """A bound on memory, with a queue for each address. Belongs to one event loop.
 
     Attributes:
-        used_bytes: taken now; at most the bound and one request.
+        used_bytes: Taken now; at most the bound and one request.
     """
 
     __slots__ = (
@@ -137,19 +137,19 @@ class RequestMemory:
         self._called: Waiter | None = None
         self._call_is_due = False
         self._depleted_since_ms: int | None = None
-        # The client and the controller server of a process share these metrics, so they are changed
-        # and never set. `show` changes them, at intervals: a frame pays nothing for them.
+        # The client and the controller server of a process share these metrics. So they are changed
+        # and never set. `show` changes them at intervals, so that a frame pays nothing for them.
         self._shown_bytes = 0
         self._metrics = metrics
         metrics.available.inc(bytes_max)
 
     def is_short_for(self, address: str) -> bool:
-        """Whether no request of the address may begin now."""
+        """True if no request of the address may begin now."""
         held = self._held.get(address, 0)
         return self.used_bytes >= self._bound or held * SHARES >= self._bound
 
     def ask(self, waiter: Waiter) -> bool:
-        """Whether a frame may begin; if not, its connection is queued and called later.
+        """True if a frame may begin; if not, its connection is queued and called later.
 
         The called connection must ask again. A newcomer does not overtake connections that are
         queued or about to be called.

@@ -52,8 +52,8 @@ class RequestTimes:
         """Record that the answer is ready, or that there is none.
 
         Args:
-            context: has the times at which it was received, begun and left to others.
-            now_ns: monotonic.
+            context: Has the times at which it was received, begun and left to others.
+            now_ns: Monotonic.
 
         Returns:
             The number of requests that this one was recorded for; 0: it was not recorded.
@@ -76,7 +76,7 @@ class RequestTimes:
         """Record that the last byte of an answer is in the socket.
 
         Args:
-            send_ns: since it was ready.
-            times: result of `answered`; a slow send counts once.
+            send_ns: Since it was ready.
+            times: Result of `answered`; a slow send counts once.
         """
         self._send.observe(send_ns / _MS_NS, 1 if send_ns >= SLOW_NS else times)

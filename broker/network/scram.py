@@ -55,8 +55,8 @@ class ScramCredential:
 
         Args:
             password: ASCII, so that it is its own normal form (SASLprep).
-            salt: different for each password and cluster; not secret.
-            iterations: at least `ITERATIONS_MIN`.
+            salt: Different for each password and cluster; not secret.
+            iterations: At least `ITERATIONS_MIN`.
         """
         assert iterations >= ITERATIONS_MIN
         salted = hashlib.pbkdf2_hmac(_HASH, password, salt, iterations)
@@ -70,7 +70,7 @@ class ScramAuthenticator:
 
     Attributes:
         mechanism: SASL name.
-        principal: principal of a peer that has proven the password.
+        principal: Principal of a peer that has proven the password.
     """
 
     mechanism = "SCRAM-SHA-256"

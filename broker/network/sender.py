@@ -1,8 +1,8 @@
 """The output queue of one connection: bytes and regions of files.
 
-Consecutive bytes are sent in one call. A region is sent by sendfile, without passing the heap, but
-only where the page cache holds it: a page fault here would stall all clients of the broker. `send`
-returns a cold piece to its caller, which has a thread read it and then calls `replace_head`.
+Consecutive bytes are sent in one call. A region that is in the page cache is sent by sendfile,
+without a copy in the heap. A page fault here would stall all clients of the broker. So `send`
+returns a cold piece to its caller, which has a thread read it, and then calls `replace_head`.
 
 The answer to a fetch of thousands of partitions has as many regions, at some system calls each. A
 peer that reads as fast as the broker sends never fills its socket. So a time slice ends after a
@@ -40,8 +40,8 @@ class FileFailed(SendFailed):
     """A file could not be read; the peer is not at fault.
 
     Attributes:
-        path: path of the file.
-        error: cause.
+        path: Path of the file.
+        error: Cause.
     """
 
     def __init__(self, path: Path | str, error: OSError) -> None:
@@ -53,10 +53,10 @@ class Sender:
     """The output queue of one connection.
 
     Attributes:
-        queue: unsent parts.
-        sending: answers not yet recorded as sent, the oldest first.
-        unsent_bytes: size of the queue, regions included.
-        slice_is_over: the last `send` ended before the socket was full or the queue empty.
+        queue: Unsent parts.
+        sending: Answers not yet recorded as sent, the oldest first.
+        unsent_bytes: Size of the queue, regions included.
+        slice_is_over: The last `send` ended before the socket was full or the queue empty.
     """
 
     __slots__ = (
@@ -107,9 +107,9 @@ class Sender:
             A cold piece that must be given to `replace_head` before sending continues, else None.
 
         Raises:
-            OSError: the peer is gone.
-            FileFailed: a file cannot be read.
-            SendFailed: a file is shorter than its region.
+            OSError: The peer is gone.
+            FileFailed: A file cannot be read.
+            SendFailed: A file is shorter than its region.
         """
         calls_left, floor_bytes = SLICE_CALLS, self.unsent_bytes - SLICE_BYTES
         self.slice_is_over = False
@@ -150,7 +150,7 @@ class Sender:
         """Put the bytes of a cold piece in its place.
 
         Raises:
-            SendFailed: the file was shorter than its region.
+            SendFailed: The file was shorter than its region.
         """
         if len(data) != piece.size_bytes:
             raise SendFailed(f"{piece.file.path} is shorter than the region promised from it")

@@ -55,8 +55,8 @@ class Server(Shared):
     """All connections of one kind of listener: of clients, or of controllers.
 
     Attributes:
-        bound: listener name -> bound (host, port), after `start`.
-        served: api keys that clients are served.
+        bound: Listener name -> bound (host, port), after `start`.
+        served: Api keys that clients are served.
     """
 
     def __init__(self, handlers: HandlerTable, limits: NetworkLimits, ports: Ports) -> None:
@@ -137,7 +137,7 @@ class Server(Shared):
         """Bind all listeners and begin to accept.
 
         Raises:
-            OSError: an address cannot be bound; no listener is left bound.
+            OSError: An address cannot be bound; no listener is left bound.
         """
         self.loop = asyncio.get_running_loop()
         self._isolation.add(self, self._cut_off)

@@ -33,13 +33,12 @@ class ReadFailures:
     """Counts and logs files that could not be read for an answer.
 
     The client's connection ends in the middle of the answer, so only the broker can report the
-    cause. Each failure counts in a metric, and a file is logged at ERROR once a minute.
-    `on_failure` notifies the owner of the file, which takes the directory offline as after any
-    failed read.
+    cause. Each failure counts in a metric, and a file is logged at ERROR once. The owner of the
+    file then takes its directory offline, as after any failed read.
 
     Attributes:
-        on_failure: called on the loop with the path and the error, except where the process has
-            merely run out of descriptors or memory.
+        on_failure: Notifies the owner; called on the loop with the path and the error. It is not
+            called if the process has merely run out of descriptors or memory.
     """
 
     def __init__(self, metrics: Registry) -> None:

@@ -41,9 +41,9 @@ class Account:
     """Event loop time used by the connections of one address.
 
     Attributes:
-        queue: connections that wait for their time slice, in order.
-        used_ns: time used since the last reset.
-        is_over: the time slice is used up; connections wait at least until the next iteration.
+        queue: Connections that wait for their time slice, in order.
+        used_ns: Time used since the last reset.
+        is_over: The time slice is used up; connections wait at least until the next iteration.
     """
 
     __slots__ = ("__weakref__", "is_over", "queue", "used_ns")

@@ -27,13 +27,13 @@ class Unanswered:
     """The unanswered requests of one connection, the oldest first.
 
     Attributes:
-        slots: one for each request.
-        kept_bytes: size of the answers that wait for earlier ones.
-        behind: the work of a request that no later one may overtake; None: there is none. Kept if
+        slots: The requests, with their answers as far as these exist.
+        kept_bytes: Size of the answers that wait for earlier ones.
+        behind: The work of a request that no later one may overtake; None: there is none. Kept if
             an earlier request has failed, because it uses the request's bytes until it is done.
-        is_held: the next request waits until all pending changes are answered.
-        changes: pending requests that only requests of the same API may overtake.
-        passing: that API, as a frame begins with it.
+        is_held: The next request waits until all pending changes are answered.
+        changes: Pending requests that only requests of the same API may overtake.
+        passing: First bytes of a frame of that API.
     """
 
     __slots__ = ("behind", "changes", "is_held", "kept_bytes", "passing", "slots")

@@ -33,7 +33,7 @@ class Unsent:
     """Sum of the waiting bytes, and its bound. Belongs to one event loop.
 
     Attributes:
-        bytes: bytes waiting for all peers.
+        bytes: Bytes waiting for all peers.
     """
 
     __slots__ = ("_bound", "_call_soon", "_closing_is_due", "_holders", "_shown", "_used", "bytes")

@@ -31,7 +31,7 @@ class WideRequests:
         """Serve a request as soon as there is memory for it.
 
         Raises:
-            CloseConnection: it has waited for `WAIT_MS_MAX`.
+            CloseConnection: It has waited for `WAIT_MS_MAX`.
         """
         allocation = _Allocation(self.memory, address)
         in_order.let_go = allocation.let_go

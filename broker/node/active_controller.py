@@ -51,7 +51,7 @@ class Unanswered(DecisionTimedOut):
     The change is committed when the controller of a later epoch begins, or never.
 
     Attributes:
-        epoch: of that controller.
+        epoch: Of that controller.
     """
 
     def __init__(self, text: str, epoch: int) -> None:
@@ -95,16 +95,16 @@ class ActiveController:
 
     @property
     def is_here(self) -> bool:
-        """Whether this node's own controller leads."""
+        """True if this node's own controller leads."""
         return self._node.is_leader
 
     @property
     def has_begun(self) -> bool:
-        """Whether this node has the address of an active controller that takes decisions."""
+        """True if this node has the address of an active controller that takes decisions."""
         return self._node.knows_active_controller
 
     def serves(self, api_key: ApiKey) -> bool | None:
-        """Whether the active controller serves a request; None: none was ever reached.
+        """True if the active controller serves a request; None: none was ever reached.
 
         While none can be reached the last one counts. Controllers of Apache Kafka do not serve
         Tidemark's own requests.
@@ -132,18 +132,19 @@ class ActiveController:
         """Ask the present leader; its answer may be NOT_CONTROLLER.
 
         Args:
-            api_key: of the request.
-            version: of the request.
-            question: the request.
-            timeout_ms: for its answer.
-            is_large: the request may exceed the controller's limit of bytes.
+            api_key: Of the request.
+            version: Of the request.
+            question: The request.
+            timeout_ms: For its answer.
+            is_large: The request may exceed the controller's limit of bytes.
 
         Raises:
             ApiError: UNSUPPORTED_VERSION: the controller does not serve the request in this
                 version; it was not sent.
-            NotControllerError: no leader is known, or it cannot be reached; nothing was sent.
-            DecisionTimedOut: the request was sent, and there is no answer: it may be carried out.
-                `Unanswered` unless a large request may have made the controller end the connection.
+            NotControllerError: No leader is known, or it cannot be reached; nothing was sent.
+            DecisionTimedOut: The request was sent, and there is no answer, so it may have been
+                carried out. It is `Unanswered` unless the controller may have ended the connection
+                because of a large request.
         """
         if self.is_here:
             return await self._ask_here(api_key, version, question, timeout_ms=timeout_ms)
@@ -185,11 +186,11 @@ class ActiveController:
         """Forward a client's request; returns the body of the answer.
 
         A change is answered when this broker's own image has it and the future of `applied` is
-        done, or after `IMAGE_MS`: so the client finds the change here. Controllers of Kafka do not
+        done, or after `IMAGE_MS`. So the client finds the change here. Controllers of Kafka do not
         send the offset of a change.
 
         Raises:
-            KafkaError: from `ask`; the active controller refused the envelope, or it is larger than
+            KafkaError: From `ask`; the active controller refused the envelope, or it is larger than
                 a controller takes.
         """
         question = await envelope_of(context, request)

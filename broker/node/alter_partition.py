@@ -31,8 +31,8 @@ async def alter_partitions(
         For each partition of the answer: NONE if its ISR is committed, else why it is refused.
 
     Raises:
-        NotControllerError: nothing was sent, or the controller carries nothing out.
-        KafkaError: there is no answer: it may be carried out.
+        NotControllerError: Nothing was sent, or the controller carries nothing out.
+        KafkaError: There is no answer: it may be carried out.
     """
     answer = await active.ask(
         ApiKey.ALTER_PARTITION,

@@ -79,9 +79,9 @@ class BrokerLifecycle:
     """One incarnation of this broker; use it from the event loop's thread only.
 
     Attributes:
-        epoch: the broker epoch, offset of this incarnation's registration; -1 before.
-        is_fenced: by this node's image.
-        on_assignment_failed: called with replicas whose directory was not noted, and the error.
+        epoch: The broker epoch, offset of this incarnation's registration; -1 before.
+        is_fenced: By this node's image.
+        on_assignment_failed: Called with replicas whose directory was not noted, and the error.
     """
 
     def __init__(
@@ -123,15 +123,15 @@ class BrokerLifecycle:
         incarnation lasts, as after a kill, it is tried again.
 
         Args:
-            found: directory id of each replica whose log is open.
-            refused: directory id of each replica whose files are here and cannot be used.
-            is_missing_some: a log directory is missing or does not work.
+            found: Directory id of each replica whose log is open.
+            refused: Directory id of each replica whose files are here and cannot be used.
+            is_missing_some: A log directory is missing or does not work.
 
         Returns:
             The broker epoch of this incarnation.
 
         Raises:
-            KafkaError: the controller refuses this broker permanently.
+            KafkaError: The controller refuses this broker permanently.
         """
         moved = await run_in_steps(self._elsewhere(found))
         async with self._one_beat:  # a heartbeat of the former epoch would be answered as stale
@@ -145,7 +145,7 @@ class BrokerLifecycle:
         return self.epoch
 
     def _elsewhere(self, found: Mapping[ReplicaId, bytes]) -> Steps[dict[ReplicaId, bytes]]:
-        """Those for which the metadata have another directory, or none yet."""
+        """Return the replicas for which the metadata have another directory, or none yet."""
         elsewhere, pace = {}, Pace()
         for replica, directory_id in found.items():
             if self._noted(replica) not in {directory_id, None}:
@@ -357,7 +357,7 @@ class BrokerLifecycle:
             The error of each partition that it refuses.
 
         Raises:
-            KafkaError: it does not answer now; the request may be repeated.
+            KafkaError: It does not answer now; the request may be repeated.
         """
         cls = request(ApiKey.RAISE_LEADER_EPOCHS).cls
         question = cls(
@@ -396,7 +396,7 @@ class BrokerLifecycle:
         A controller of Apache Kafka keeps no list: they leave that of this node.
 
         Raises:
-            KafkaError: it is not carried out, or perhaps not; the request may be repeated.
+            KafkaError: It is not carried out, or perhaps not; the request may be repeated.
         """
         question = request(ApiKey.UPDATE_REMOVED_TOPICS).cls(
             broker_id=self._registration.node_id,
@@ -431,10 +431,10 @@ class BrokerLifecycle:
         """Take a block of producer ids above `used`: the first one, and the end (exclusive).
 
         Args:
-            used: the highest id in this broker's logs; -1 for none.
+            used: The highest id in this broker's logs; -1 for none.
 
         Raises:
-            DecisionTimedOut: no controller gave one in `CHANGE_MS`; clients ask again.
+            DecisionTimedOut: No controller gave one in `CHANGE_MS`; clients ask again.
         """
         try:
             async with asyncio.timeout(CHANGE_MS / 1_000):
@@ -478,7 +478,7 @@ class BrokerLifecycle:
             await self._pause(RETRY_MS)
 
     def _will_be_taken(self, code: ErrorCode) -> bool:
-        """Whether another controller, or the same one a little later, will carry it out.
+        """True if another controller, or the same one a little later, will carry it out.
 
         An only controller that takes no decisions has failed, and this process ends.
         """
@@ -610,11 +610,11 @@ class BrokerDescriptors:
         """Take the parts.
 
         Args:
-            node: has this broker's image.
-            incarnation: of this broker.
-            replicas: counts the replicas that wait for a disk.
-            count: returns how many files new partitions may open.
-            pool: counts for the heartbeats.
+            node: Has this broker's image.
+            incarnation: Of this broker.
+            replicas: Counts the replicas that wait for a disk.
+            count: Returns how many files new partitions may open.
+            pool: Counts for the heartbeats.
         """
         self._node, self._life, self._replicas = node, incarnation, replicas
         self._count, self._pool = count, pool

@@ -31,7 +31,7 @@ def read_cluster_secret(config: BrokerConfig, disk: Disk) -> str | None:
     """Read the secret; None where no file is set, or this broker has no tier.
 
     Raises:
-        ConfigError: the file is missing, other users may read or change it, or it has no secret.
+        ConfigError: The file is missing, other users may read or change it, or it has no secret.
     """
     name = config.tidemark_cluster_secret_file
     if not name or not config.remote_log_storage_system_enable:
@@ -66,7 +66,7 @@ def check_secret_among_several(config: BrokerConfig, voters: VoterSet) -> None:
     """Refuse a tier without the cluster's secret if there are several nodes.
 
     Raises:
-        ConfigError: with the setting and the remedy.
+        ConfigError: With the setting and the remedy.
     """
     if config.remote_log_storage_system_enable and not config.tidemark_cluster_secret_file:
         raise ConfigError(

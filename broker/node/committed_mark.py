@@ -1,8 +1,8 @@
 """A committed batch of the metadata log, noted in each log directory of a broker.
 
 The broker's own copy of the metadata log does not identify its cluster: it may be fetched again. So
-a batch on which its partitions depend is noted beside them, and before a start takes part it
-compares that batch with the leader's log. Each later leader has all committed batches. A leader
+a batch on which its partitions depend is noted beside them. Before a start takes part, it compares
+that batch with the leader's log. Each later leader has all committed batches. A leader
 with another batch at that offset, or none, has a younger log, or an older copy of this one. Its
 metadata do not have this broker's partitions, so a start must not put aside those that they lack.
 
@@ -53,7 +53,7 @@ def parse_mark(data: bytes) -> CommittedBatch:
     """Read the file.
 
     Raises:
-        CorruptFileError: cut, changed, or of another version.
+        CorruptFileError: Cut, changed, or of another version.
     """
     try:
         (line,) = unseal(data, head=_HEAD)
@@ -83,9 +83,9 @@ def compare(batch: CommittedBatch, answer: FetchResponse, records: Buffer) -> Co
     """Compare a leader's log with `batch`.
 
     Args:
-        batch: committed, so no leader of its epoch or a later one can lack it.
-        answer: to a Fetch of its base offset, with its epoch as the last fetched one.
-        records: of the answer.
+        batch: Committed, so no leader of its epoch or a later one can lack it.
+        answer: To a Fetch of its base offset, with its epoch as the last fetched one.
+        records: Of the answer.
 
     Returns:
         None: the answer does not decide it; ask again.
@@ -127,9 +127,9 @@ class MarkKeeper:
         """Write nothing yet.
 
         Args:
-            disk: files.
-            newest: the last committed batch that was applied; None before the first.
-            directories: the log directories that work.
+            disk: Files.
+            newest: The last committed batch that was applied; None before the first.
+            directories: The log directories that work.
         """
         self._disk, self._newest, self._directories = disk, newest, directories
         self._kept: CommittedBatch | None = None
@@ -139,7 +139,7 @@ class MarkKeeper:
         """Write the newest batch, if it is a new one; survives a power cut on return.
 
         Raises:
-            OSError: a disk failed; the other directories have it.
+            OSError: A disk failed; the other directories have it.
         """
         with self._keeping:  # a stop may meet a pass of housekeeping
             self._keep()

@@ -4,9 +4,9 @@ Each log directory has `meta.properties`: cluster, node and its own id. A broker
 directories of another node would serve wrong data under a right name, so each such doubt is fatal.
 The lock files come first: two processes on one directory would overwrite each other's files.
 
-A directory that cannot be used is offline, and the others are served; without the metadata
+A directory that cannot be used is offline, and the others are served. Without the metadata
 directory there is no start. An empty directory beside formatted ones may be a new disk, or the
-mount point of a missing one: `adopt` decides when the metadata are there.
+mount point of a missing one. `adopt` decides about it once the metadata are known.
 """
 
 import logging
@@ -54,8 +54,8 @@ class Directories:
         locks: Held until the process ends or `release`.
         unformatted: Empty directories, until `adopt` decides on them.
         offline: Why a directory is not used.
-        changed: Directories whose `meta.properties` differs from its sidecar. That counts only if
-            this broker wrote the sidecar last, which the metadata show.
+        changed: Directories whose `meta.properties` differs from its sidecar. It is evidence only
+            if this broker wrote the sidecar last, which the metadata show.
     """
 
     cluster_id: str
@@ -87,12 +87,12 @@ def open_directories(
 
     Args:
         paths: `log.dirs`.
-        metadata_path: directory of the metadata log; must be formatted.
+        metadata_path: Directory of the metadata log; must be formatted.
         node_id: `node.id` of the configuration.
-        disk: files.
+        disk: Files.
 
     Raises:
-        DirectoryError: the metadata directory is not formatted or cannot be used; any directory is
+        DirectoryError: The metadata directory is not formatted or cannot be used; any directory is
             locked by another process, or of another node or cluster.
     """
     try:
@@ -148,7 +148,7 @@ def _look(found: Directories, path: Path, disk: Disk) -> MetaProperties | None:
 
 
 def is_changed(path: Path, disk: Disk) -> bool:
-    """Whether `meta.properties` matches no version in its sidecar."""
+    """True if `meta.properties` matches no version in its sidecar."""
     try:
         CheckedFiles(disk, path).read(META_PROPERTIES)
     except CorruptFileError:
@@ -198,7 +198,7 @@ def _read(file: Path, disk: Disk) -> MetaProperties:
     """Read and parse the file.
 
     Raises:
-        CorruptFileError, OSError: naming the file.
+        CorruptFileError, OSError: Naming the file.
     """
     try:
         return parse_meta_properties(disk.read_file(file))
@@ -215,11 +215,11 @@ def adopt(
     hide its records, and would lie below the mount when the disk is back.
 
     Args:
-        directories: gets the new ones, or the reason why they are offline.
-        known: ids of this broker's directories in the metadata.
-        node_id: of this broker.
-        disk: files.
-        rng: makes ids.
+        directories: Gets the new ones, or the reason why they are offline.
+        known: Ids of this broker's directories in the metadata.
+        node_id: Of this broker.
+        disk: Files.
+        rng: Makes ids.
     """
     unformatted, directories.unformatted = directories.unformatted, []
     missing = [uuid_to_text(one) for one in set(known) - set(directories.ids.values())]

@@ -25,7 +25,7 @@ from runtime.rng import Rng
 
 
 def writes_sidecars(image: MetadataImage, node_id: int) -> bool:
-    """Whether the last incarnation of this broker kept sidecars and its incarnation history.
+    """True if the last incarnation of this broker kept sidecars and its incarnation history.
 
     Apache Kafka keeps neither: such files are then as old as the last incarnation of Tidemark.
     """
@@ -42,9 +42,9 @@ def without_sidecars(
     incarnation of it may have been written by it.
 
     Args:
-        image: committed metadata.
-        node_id: this broker.
-        directories: the id of each.
+        image: Committed metadata.
+        node_id: This broker.
+        directories: The id of each.
     """
     broker = image.brokers.get(node_id)
     return {
@@ -66,18 +66,18 @@ def settle_directories(
     """Decide which directories are used.
 
     Args:
-        directories: as found; gets new ones, and loses those that are offline.
-        image: committed metadata.
+        directories: The directories found; changed: new ones are added, offline ones removed.
+        image: Committed metadata.
         log_dirs: `log.dirs`.
-        node_id: of this broker.
-        disk: files.
-        rng: makes ids.
+        node_id: Of this broker.
+        disk: Files.
+        rng: Makes ids.
 
     Returns:
-        Whether a directory that this broker had is missing or does not work.
+        True if a directory that this broker had is missing or does not work.
 
     Raises:
-        DirectoryError: the metadata directory is damaged, or a copy of another time.
+        DirectoryError: The metadata directory is damaged, or a copy of another time.
     """
     known = known_directories(image, node_id)
     adopt(directories, known, node_id=node_id, disk=disk, rng=rng)
@@ -123,7 +123,7 @@ def check_incarnations_of_directories(
     """Put directories offline that are copies of another time.
 
     Raises:
-        DirectoryError: the metadata directory is the copy.
+        DirectoryError: The metadata directory is the copy.
     """
     broker = image.brokers.get(node_id) if writes_sidecars(image, node_id) else None
     lives: dict[Path, list[Incarnation]] = {}
@@ -163,7 +163,7 @@ def renew_running_incarnation(directory: LogDir, image: MetadataImage, node_id: 
     its machine runs on.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     broker = image.brokers.get(node_id)
     noted = directory.same_boot_incarnation
@@ -184,7 +184,7 @@ def write_incarnation(
     Survives a power cut on return.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     broker = image.brokers.get(node_id)
     present = None if broker is None else broker.incarnation_id

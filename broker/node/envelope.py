@@ -55,8 +55,8 @@ def answer_in(envelope: Any, context: RequestContext) -> bytes:
     """The body of the answer to the client's request, in the version of the request.
 
     Raises:
-        NotControllerError: another controller is active; nothing was done.
-        ApiError: the envelope was refused; UNSUPPORTED_VERSION: the request in it is not served.
+        NotControllerError: Another controller is active; nothing was done.
+        ApiError: The envelope was refused; UNSUPPORTED_VERSION: the request in it is not served.
     """
     key, version = ApiKey(context.api_key), context.api_version
     code, data = ErrorCode.of(envelope.error_code), envelope.response_data

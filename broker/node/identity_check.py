@@ -30,8 +30,8 @@ class Identity:
     """The identity of this node.
 
     Attributes:
-        place: path of its `meta.properties`, for messages.
-        may_vote: it is a controller.
+        place: Path of its `meta.properties`, for messages.
+        may_vote: It is a controller.
     """
 
     key: ReplicaKey
@@ -45,7 +45,7 @@ class SeenReplica:
     """A replica in the leader's description.
 
     Attributes:
-        last_fetch_ms: the leader's wall clock; -1 never.
+        last_fetch_ms: The leader's wall clock; -1 never.
     """
 
     key: ReplicaKey
@@ -58,8 +58,8 @@ class LeaderView:
     """One description of the quorum by its leader.
 
     Attributes:
-        leader_address: of its answer, for messages.
-        now_ms: the leader's wall clock.
+        leader_address: Of its answer, for messages.
+        now_ms: The leader's wall clock.
     """
 
     leader_id: int
@@ -175,9 +175,9 @@ def other_voters(me: Identity, voters: Collection[int], view: LeaderView) -> str
     """Why the leader's voters differ from `controller.quorum.voters` here; None: they do not.
 
     Args:
-        me: this node.
-        voters: ids of the setting; empty: it is not set.
-        view: the leader's description.
+        me: This node.
+        voters: Ids of the setting; empty: it is not set.
+        view: The leader's description.
     """
     theirs = sorted(one.key.id for one in view.replicas if one.is_voter)
     if not voters or sorted(voters) == theirs:
@@ -196,9 +196,9 @@ def other_cluster(me: Identity, clusters: Mapping[str, str], needed: int) -> str
     node.
 
     Args:
-        me: this node.
-        clusters: the cluster id that each of the other controllers answered, by its address.
-        needed: number of them that must be of another cluster.
+        me: This node.
+        clusters: The cluster id that each of the other controllers answered, by its address.
+        needed: Number of them that must be of another cluster.
 
     Returns:
         None: it belongs to theirs, or too few have answered.

@@ -1,4 +1,4 @@
-"""The incarnations of this broker that a log directory has seen; an old copy is found by them.
+"""History of this broker's incarnations in each log directory, by which an old copy is found.
 
 Each start makes an incarnation id and registers under it. Before that it writes the id into
 `tidemark-lives` of each working log directory, beside the id in the metadata. So a directory that
@@ -9,8 +9,8 @@ copy, or belongs to an older copy of the metadata.
     Zm9vYmFyYmF6cXV4MTIzNA 4711
     crc 0a1b2c3d
 
-Behind each id stands the end of the metadata log when it was written. A directory that was written
-at a later offset than the metadata log has proves that the metadata log is the older one.
+The number behind each id is the end of the metadata log when it was written. If it is above the
+present end of the metadata log, the metadata log is the older copy.
 Two kinds of copies are not found: one of all directories taken at the same moment, and one taken
 within an incarnation.
 """
@@ -34,8 +34,8 @@ class Incarnation(NamedTuple):
     """One incarnation of this broker.
 
     Attributes:
-        incarnation_id: registered under, or about to be.
-        metadata_end: end offset (exclusive) of the metadata log when the id was written.
+        incarnation_id: Registered under, or about to be.
+        metadata_end: End offset (exclusive) of the metadata log when the id was written.
     """
 
     incarnation_id: bytes
@@ -58,7 +58,7 @@ def parse_incarnations(data: bytes) -> list[Incarnation]:
     """Read the file.
 
     Raises:
-        CorruptFileError: cut, changed, or of another version.
+        CorruptFileError: Cut, changed, or of another version.
     """
     try:
         words = [line.split(" ") for line in unseal(data, head=_HEAD)]
@@ -73,7 +73,7 @@ def read_incarnations(disk: Disk, directory: Path) -> list[Incarnation]:
     Empty if the file is missing or damaged, which proves nothing.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     try:
         return parse_incarnations(disk.read_file(directory / INCARNATION_HISTORY))
@@ -87,10 +87,10 @@ def next_incarnations(
     """Return the incarnations to write before registering.
 
     Args:
-        found: of the directory.
+        found: Of the directory.
         present: The incarnation id in the metadata, None if this broker was never registered. Only
             earlier ones are left out: a later one may be registered still.
-        new: about to be registered.
+        new: About to be registered.
     """
     ids = [incarnation.incarnation_id for incarnation in found]
     kept = list(found)
@@ -107,8 +107,8 @@ class IncarnationsVerdict:
     """The result of comparing the directories with the metadata.
 
     Attributes:
-        old: directories of another time, each with the reason, for people.
-        metadata_is_old: why the metadata directory is the one of another time; empty if it is not.
+        old: Directories of another time, each with the reason, for people.
+        metadata_is_old: Why the metadata directory is the one of another time; empty if it is not.
     """
 
     old: Mapping[Path, str]
@@ -126,8 +126,8 @@ def check_incarnations(
     """Compare the incarnations in the directories with the metadata.
 
     Args:
-        lives: Of each working directory. The metadata directory, if it is one of them, is of the
-            time of its metadata log in any case.
+        lives: Incarnations in each working directory. The metadata directory, if it is one of them,
+            always has the age of its metadata log.
         expected: Id of the last incarnation that worked with each directory, where the metadata
             have it.
         metadata_end: End offset (exclusive) of the metadata log as it was found. Each start as

@@ -57,7 +57,7 @@ def open_metadata_node(
     See `NodeSettings` for `before_install`.
 
     Raises:
-        QuorumConfigError: it was a controller once, and must not become one again.
+        QuorumConfigError: It was a controller once, and must not become one again.
     """
     _refuse_former_controller(config, ports.disk)
     return MetadataNode(

@@ -64,12 +64,12 @@ async def beside_the_loop(pool: Pool, job: Callable[[], T], *, stop: Callable[[]
     So a stopped start may undo things that the job has used.
 
     Args:
-        pool: runs it.
-        job: ends soon after `stop`, with LoadStopped or with its result.
-        stop: called on the event loop where the caller is cancelled.
+        pool: Runs it.
+        job: Ends soon after `stop`, with LoadStopped or with its result.
+        stop: Called on the event loop where the caller is cancelled.
 
     Raises:
-        Exception: from the job.
+        Exception: From the job.
     """
     running = asyncio.ensure_future(pool.run(job))
     try:

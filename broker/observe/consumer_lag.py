@@ -31,10 +31,10 @@ class LagsSeen(NamedTuple):
     """The result of a look.
 
     Attributes:
-        by_partition: by group, topic and partition.
-        by_group: over all partitions with a known lag.
-        excluded: how many are not in these, by kind.
-        unknown: committed offsets of partitions whose end is not known here.
+        by_partition: By group, topic and partition.
+        by_group: Over all partitions with a known lag.
+        excluded: How many are not in these, by kind.
+        unknown: Committed offsets of partitions whose end is not known here.
     """
 
     by_partition: Lags

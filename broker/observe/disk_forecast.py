@@ -1,11 +1,11 @@
-"""When a log directory is full, if it continues filling as it does now.
+"""Forecasts when a log directory is full, if it continues to fill at its present rate.
 
-While nothing is copied to the remote store nothing of a tiered topic expires locally: how long an
-outage may last depends on the disk, and the last ten minutes say it.
+Without copies to the remote store no segment of a tiered topic expires locally. Then the disk
+bounds the length of an outage, and the forecast uses the last ten minutes.
 
-Otherwise retention frees space, whole segments at a time: between two of them a disk fills although
-nothing is wrong. So the last hour counts, once half of it was observed, and only where the
-disk is full within a day. A disk that has almost nothing left is short of room at any rate.
+Otherwise retention frees space, whole segments at a time, and between two of them a disk fills
+without a fault. So the forecast uses the last hour, once half of it was observed, and counts only
+if the disk is full within a day. A disk with almost no free space is short in any case.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -49,16 +49,16 @@ class Forecast(NamedTuple):
 def forecast(
     seen: Sequence[Free], now_ms: int, *, span_ms: int = SPAN_MS, least_ms: int = SPAN_MIN_MS
 ) -> Forecast | None:
-    """Say when a disk is full by what was free of it, oldest first.
+    """Forecast when a disk is full, by samples of its free space.
 
     Args:
-        seen: what was free.
-        now_ms: monotonic.
-        span_ms: how far back it counts, inclusive.
-        least_ms: how much of that must have been seen.
+        seen: Samples, oldest first.
+        now_ms: Monotonic.
+        span_ms: Only samples of at most this age count (inclusive).
+        least_ms: Shortest time that these samples must cover.
 
     Returns:
-        None where it does not fill, or too little was seen of it.
+        None if the disk does not fill, or the samples cover too little time.
     """
     recent = [free for free in seen if now_ms - free.at_ms <= span_ms]
     if not recent:
@@ -72,12 +72,12 @@ def forecast(
 
 
 def shortage(path: Path, seen: Sequence[Free], now_ms: int) -> str:
-    """Say in which way a disk is short of room beside retention; "" where it is not.
+    """Describe how a disk is short of space beside retention; "" if it is not.
 
     Args:
-        path: the log directory.
-        seen: what was free, oldest first; one moment at least.
-        now_ms: monotonic.
+        path: The log directory.
+        seen: Samples of the free space, oldest first; at least one.
+        now_ms: Monotonic.
     """
     free, total = seen[-1].size_bytes, seen[-1].total_bytes
     if free * 100 < total * FREE_PERCENT_MIN:
@@ -101,12 +101,12 @@ class DiskForecast:
         disk: Disk,
         clock: Clock,
     ) -> None:
-        """Nothing is looked at before `look`.
+        """Take no sample yet, see `look`.
 
         Args:
-            directories: those that work.
-            disk: says what is free.
-            clock: of the process.
+            directories: Log directories that work.
+            disk: Source of the samples.
+            clock: Of the process.
         """
         self._directories, self._disk, self._clock = directories, disk, clock
         self._seen: dict[Path, tuple[Free, ...]] = {}

@@ -1,11 +1,12 @@
-"""Is this node well, and may clients be sent to it? Both with reasons.
+"""Health and readiness of this node, each with reasons.
 
-Three pages answer three different callers. `/health` is for whoever restarts dead processes: as
-long as the event loop turns it answers 200, and its JSON says green, yellow or red. It does not
-turn into 503 when the tier is unhealthy, because a restart would not repair a remote store.
-`/ready` is for load balancers and scripts: 200 from the moment clients are served until shutdown
-begins, else 503; of a node that is only a controller 200 while it knows a leader and has applied
-what is committed.
+`/health` is for supervisors that restart dead processes. It answers 200 as long as the event loop
+runs, and its JSON has green, yellow or red. It does not become 503 when the tier is unhealthy,
+because a restart would not repair a remote store.
+
+`/ready` is for load balancers and scripts. A broker answers 200 from the moment at which clients
+are served until its shutdown begins, else 503. A node that is only a controller answers 200 while
+it knows a leader and has applied the committed records.
 """
 
 import json
@@ -34,17 +35,17 @@ Check = Callable[[], Sequence[str]]
 
 @dataclass(slots=True)
 class Health:
-    """Collects what the parts of a node say about themselves.
+    """Collects the health of the parts of a node.
 
     Attributes:
-        node_id: this node.
-        kind: broker or controller.
-        stage: where in its lifecycle the node is: starting, running, stopping.
-        progress: how far a start or a stop is; empty while there is nothing to say.
-        checks: by the name of a part, what is wrong with it: red.
-        warnings: by the name of a part, what takes longer than it should, or is put off: yellow.
-        notes: by the name of a part, what it is about to do: no reason to look.
-        waits_for: what a node that runs lacks to be of use; nothing where it is ready.
+        node_id: This node.
+        kind: Broker or controller.
+        stage: Stage of the lifecycle: starting, running, stopping.
+        progress: Progress of a start or a stop; empty without news.
+        checks: By name of a part: its faults, which make the node red.
+        warnings: By name of a part: work that is late or put off, which makes the node yellow.
+        notes: By name of a part: its next work; the node stays green.
+        waits_for: Reasons why a running node is not ready yet; empty once it is ready.
     """
 
     node_id: int
@@ -58,7 +59,7 @@ class Health:
 
     @property
     def is_ready(self) -> bool:
-        """Whether clients are served."""
+        """True if clients are served."""
         return self.stage == "running" and not self.waits_for()
 
     @property
@@ -106,8 +107,8 @@ class Cause(NamedTuple):
     """Reasons that differ in the partition alone.
 
     Attributes:
-        reason: the first of them.
-        partitions: of all of them, as each names it; empty where the reason names none.
+        reason: The first of them.
+        partitions: Of all of them, as each names it; empty where the reason names none.
     """
 
     reason: str
@@ -136,7 +137,7 @@ def by_cause(reasons: Iterable[str]) -> list[Cause]:
 
 
 def _lines(checks: Mapping[str, Check]) -> dict[str, Sequence[str]]:
-    """The reasons of the parts that have any."""
+    """Return the lines by part, without the parts that have none."""
     said = {name: check() for name, check in checks.items()}
     return {name: lines for name, lines in said.items() if lines}
 

@@ -1,8 +1,8 @@
 """A very small HTTP server, for pages that machines poll and for commands.
 
-One request a connection, with small limits in size and time. One function takes each request and
-returns an `HttpAnswer`, at once or, where it takes long to make, as an awaitable. `pages` makes
-such a function from fixed read-only paths.
+It serves one request a connection, with small limits in size and time. One function takes each
+request and returns an `HttpAnswer`, or an awaitable if the work is long. `pages` makes such a
+function from fixed read-only paths.
 """
 
 import asyncio
@@ -128,7 +128,7 @@ class HttpServer:
         """Listen.
 
         Raises:
-            OSError: the address cannot be bound.
+            OSError: The address cannot be bound.
         """
         self._server = await asyncio.start_server(
             self._serve, self._host, self._port, limit=_HEAD_BYTES_MAX
@@ -173,7 +173,7 @@ class HttpServer:
             self._waiting.pop(task, None)
 
     def _has_room(self, address: str) -> bool:
-        """Whether there is a place for one more; ends one that waits for its peer if it must."""
+        """True if there is a place for one more; ends one that waits for its peer if it must."""
         if list(self._serving.values()).count(address) >= self._limits.connections_per_ip:
             own = (task for task, one in self._waiting.items() if one == address)
             oldest = next(own, None)

@@ -111,7 +111,7 @@ class MetricsPage:
     """Answers scrapes; those that come while a page is being made share it.
 
     Attributes:
-        others: processes whose pages follow this one's.
+        others: Processes whose pages follow this one's.
     """
 
     def __init__(self, metrics: Registry) -> None:

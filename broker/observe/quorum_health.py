@@ -21,9 +21,9 @@ class QuorumHealth:
         """Begin without a leader.
 
         Args:
-            quorum: the node to watch.
+            quorum: The node to watch.
             fetch_timeout_ms: `controller.quorum.fetch.timeout.ms`.
-            now_ms: monotonic.
+            now_ms: Monotonic.
         """
         self._quorum = quorum
         self._limit_ms = _FETCH_TIMEOUTS * fetch_timeout_ms

@@ -92,11 +92,11 @@ class BrokerLogs:
         """Read nothing before `open`.
 
         Args:
-            live: the broker's settings.
-            directories: locked and checked; those that are offline stay so.
-            ports: of the process.
-            health: shows the progress of a start or a stop.
-            pool: waits for the threads that open logs.
+            live: The broker's settings.
+            directories: Locked and checked; those that are offline stay so.
+            ports: Of the process.
+            health: Shows the progress of a start or a stop.
+            pool: Waits for the threads that open logs.
         """
         config = live.current
         self._live, self._directories, self._ports = live, directories, ports
@@ -125,7 +125,7 @@ class BrokerLogs:
         tier is held, and a signal ends the start.
 
         Raises:
-            KafkaStorageError: no log directory works.
+            KafkaStorageError: No log directory works.
         """
         node_id = self._node_id
         has_tier = self._live.current.remote_log_storage_system_enable
@@ -199,8 +199,8 @@ class BrokerLogs:
         """Close all logs, with the progress in health.
 
         Args:
-            clean: mark them as cleanly closed.
-            broker_epoch: of the incarnation that ends.
+            clean: Mark them as cleanly closed.
+            broker_epoch: Of the incarnation that ends.
         """
         count = Count(len(self.manager.all()), "logs are closed", self._ports.clock)
         self._health.progress = count.text

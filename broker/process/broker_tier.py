@@ -35,8 +35,8 @@ class BrokerTier:
     """The tier and its topic.
 
     Attributes:
-        tier: the broker's side of the tier; None where the broker has no remote tier.
-        waits_for: why the topic of the remote metadata is not made yet; empty: it is.
+        tier: The broker's side of the tier; None where the broker has no remote tier.
+        waits_for: Why the topic of the remote metadata is not made yet; empty: it is.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class BrokerTier:
         """Start nothing before the tier's `start`.
 
         Args:
-            config: of the broker; decides whether there is a tier.
-            directories: locked and checked.
-            ports: of the process.
-            spawn: starts a tier process.
+            config: Of the broker; decides whether there is a tier.
+            directories: Locked and checked.
+            ports: Of the process.
+            spawn: Starts a tier process.
 
         Raises:
-            DirectoryError: the file of the tier's incarnation is of an older form or place.
+            DirectoryError: The file of the tier's incarnation is of an older form or place.
         """
         self._config, self._directories, self._settings = config, directories, config
         self._commit = ports.executors.commit
@@ -104,7 +104,7 @@ class BrokerTier:
         """Note removed tiered topics, from before the node's start on.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         if self.tier is not None:
             removed = self.tier.removed_topics
@@ -135,9 +135,9 @@ class BrokerTier:
         So it returns when this node's image has the topic.
 
         Args:
-            node: of the image.
-            creation: makes topics.
-            waits: wait for as many brokers as the topic has replicas.
+            node: Of the image.
+            creation: Makes topics.
+            waits: Wait for as many brokers as the topic has replicas.
 
         Returns:
             False, without `waits` only: too few brokers serve yet, with the text in `waits_for`.

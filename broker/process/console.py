@@ -76,9 +76,9 @@ class ConsoleWiring:
         """Gather nothing yet.
 
         Args:
-            config: with the address, and whether it is served.
-            health: of the process.
-            ports: of the process.
+            config: With the address, and whether it is served.
+            health: Of the process.
+            ports: Of the process.
         """
         self._config, self._ports = config, ports
         node = node_facts(health, cache(installed_version), ports.clock)
@@ -123,8 +123,8 @@ def console_url(config: BrokerConfig, address: tuple[str, int] | None) -> str:
     """Return the URL of a node's page.
 
     Args:
-        config: of the node.
-        address: host and port of the listener; None: there are no pages.
+        config: Of the node.
+        address: Host and port of the listener; None: there are no pages.
 
     Returns:
         "" without a page; for a listener on all addresses the one of loopback.

@@ -50,9 +50,9 @@ class ControllerAnswer:
     """The answer of one controller.
 
     Attributes:
-        cluster_id: its own; None if it has not answered.
+        cluster_id: Its own; None if it has not answered.
         view: None unless it leads.
-        controllers: addresses of others.
+        controllers: Addresses of others.
     """
 
     cluster_id: str | None = None
@@ -67,9 +67,9 @@ class ControllerQuestions:
         """Take the parts; nothing is opened yet.
 
         Args:
-            node_id: of this node, for the client id.
-            ports: of the connections.
-            timeout_ms: for all answers of a controller, with name look-up and connection.
+            node_id: Of this node, for the client id.
+            ports: Of the connections.
+            timeout_ms: For all answers of a controller, with name look-up and connection.
         """
         self._settings = ConnectionSettings(client_id=f"identity-check-{node_id}")
         self._ports, self._timeout_ms = ports, timeout_ms

@@ -57,13 +57,13 @@ async def _register(node: MetadataNode, ports: Ports, network: Network | None) -
 
 
 def is_registered(node: MetadataNode) -> bool:
-    """Whether the metadata have this incarnation of the controller."""
+    """True if the metadata have this incarnation of the controller."""
     known = node.image.controllers.get(node.node_id)
     return known is not None and known.incarnation_id == node.registration.incarnation_id
 
 
 def may_ask(node: MetadataNode) -> bool:
-    """Whether another node leads, and the committed metadata version can hold a controller."""
+    """True if another node leads, and the committed metadata version can hold a controller."""
     return (
         not node.is_leader
         and node.knows_active_controller

@@ -74,7 +74,7 @@ class ControllersListener:
         """Listen.
 
         Raises:
-            OSError: an address cannot be bound.
+            OSError: An address cannot be bound.
         """
         await self._server.start(self._addresses)
         for name, (host, port) in self._server.bound.items():

@@ -49,11 +49,11 @@ class IdentityWatch:
         """Take the parts; nothing is sent yet.
 
         Args:
-            me: this node.
-            known: addresses of controllers, this one included where it is named.
-            needed: so many of another cluster prove that this node is in the wrong one.
-            ports: clock, timers and connections.
-            voters: ids of `controller.quorum.voters`.
+            me: This node.
+            known: Addresses of controllers, this one included where it is named.
+            needed: So many of another cluster prove that this node is in the wrong one.
+            ports: Clock, timers and connections.
+            voters: Ids of `controller.quorum.voters`.
         """
         self._voters = voters
         self._me, self._needed = me, needed
@@ -68,7 +68,7 @@ class IdentityWatch:
         """Return when this node may take part.
 
         Raises:
-            QuorumConfigError: it may not; the text names both nodes.
+            QuorumConfigError: It may not; the text names both nodes.
         """
         if not await self._poll() and not self._me.may_vote:
             # Records that a broker fetches under the id of a voter would count for that voter.
@@ -93,15 +93,15 @@ class IdentityWatch:
         """Return when the leader's log is compared; call it after `before_the_start`.
 
         Args:
-            marks: the batches that this broker has noted.
-            asks_first: ask first for the present leader.
+            marks: The batches that this broker has noted.
+            asks_first: Ask first for the present leader.
 
         Returns:
             The result for each batch that was compared with a leader's log. Others are left out: a
             node that votes does not wait long.
 
         Raises:
-            QuorumConfigError: the leader's log is another one; the text names both.
+            QuorumConfigError: The leader's log is another one; the text names both.
         """
         found: dict[CommittedBatch, Comparison] = {}
         others: dict[CommittedBatch, LeaderView] = {}
@@ -141,7 +141,7 @@ class IdentityWatch:
         """While this node takes part: return when the leader lists it, and no other of its id.
 
         Raises:
-            QuorumConfigError: it must end; the text names both nodes.
+            QuorumConfigError: It must end; the text names both nodes.
         """
         self._doubts = Doubts(self._me, RECENT_MS, takes_part=True)
         while True:

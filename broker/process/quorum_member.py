@@ -42,7 +42,7 @@ class QuorumMember:
     """This node's membership in the quorum.
 
     Attributes:
-        log_is_proven: the leader has a batch that this broker noted as committed. Without it a
+        log_is_proven: The leader has a batch that this broker noted as committed. Without it a
             start deletes nothing because of records in that log.
     """
 
@@ -61,13 +61,13 @@ class QuorumMember:
         """Take part in the quorum; returns before a leader is known.
 
         Args:
-            health: shows the quorum from now on.
-            on_stop: called with the undoing of each part.
-            on_end: called when the process must end, because another process is this node.
+            health: Shows the quorum from now on.
+            on_stop: Called with the undoing of each part.
+            on_end: Called when the process must end, because another process is this node.
 
         Raises:
-            QuorumConfigError: it may not take part; the text names both nodes.
-            OSError: the listener cannot be opened.
+            QuorumConfigError: It may not take part; the text names both nodes.
+            OSError: The listener cannot be opened.
         """
         quorum = self._watch_the_quorum(health, on_stop)
         self._watch = watch = self._identity_watch()
@@ -91,7 +91,7 @@ class QuorumMember:
         """Compare when this node has caught up: before it took part, there may have been no leader.
 
         Raises:
-            QuorumConfigError: the leader lacks a batch that this broker noted as committed.
+            QuorumConfigError: The leader lacks a batch that this broker noted as committed.
         """
         if not self.log_is_proven:
             await self._compare(asks_first=True)
@@ -112,7 +112,7 @@ class QuorumMember:
         only UnregisterBroker removes it.
 
         Raises:
-            QuorumConfigError: it is missing; the text has the offset and the remedy.
+            QuorumConfigError: It is missing; the text has the offset and the remedy.
         """
         config = self._config
         if not self._unproven or config.node_id in image.brokers:

@@ -37,7 +37,7 @@ class ServerProcess(ABC):
     """A process of the running event loop; each kind has its own `start`.
 
     Attributes:
-        config: As given, with ports chosen for those that are 0.
+        config: The given configuration; each port 0 is replaced by the chosen port.
         health: The state that the health pages show.
         metrics: All metrics of the process.
         fatal: Fails when the process cannot continue and must be stopped.
@@ -48,8 +48,8 @@ class ServerProcess(ABC):
         """Take the parts; nothing is opened yet.
 
         Args:
-            config: its settings.
-            ports: for this process alone: the pools end with it.
+            config: Its settings.
+            ports: For this process alone: the pools end with it.
         """
         self.config = resolve_ports(config)
         self.metrics = ports.metrics
@@ -70,7 +70,7 @@ class ServerProcess(ABC):
         """Serve.
 
         Raises:
-            ConfigError, DirectoryError, QuorumConfigError, OSError and others: it cannot; `stop`
+            ConfigError, DirectoryError, QuorumConfigError, OSError and others: It cannot; `stop`
                 undoes all parts that were started until then.
         """
 

@@ -6,13 +6,13 @@ requests on it name it. In a cluster, with its secret, it has an address of its 
 brokers. `TierIdentity` authenticates peers; no client id gives a right, and nothing that is logged
 can.
 
-It is a server of its own, so that clients which use up their connections, descriptors or memory of
-requests do not hold up the tier. Connections that strangers keep open do not lock it out
+It is a separate server. So clients that use up their connections, descriptors or memory of requests
+do not hold up the tier. Connections that strangers keep open do not lock it out
 (`unauthenticated_max`); a flood of new ones delays its next authentication while it lasts.
 
 A lone broker makes a token at each start and gives it to its tier over the link: SASL/PLAIN, on
 loopback alone. With the secret of the cluster each broker authenticates every tier by
-SCRAM-SHA-256. That sends nothing by which another could pass for a tier, so it is safe beyond
+SCRAM-SHA-256. It sends nothing by which another peer could pass for a tier, so it is safe beyond
 loopback. Nothing is stored for it: salt and keys follow from the secret and the cluster's id, the
 same at each broker. The secret has so much entropy that the number of iterations does not matter.
 
@@ -53,8 +53,8 @@ class TierIdentity:
     """The authentication of a tier's Kafka clients, for both sides.
 
     Attributes:
-        authenticator: of the listener.
-        password: of `USER`; shown nowhere.
+        authenticator: Of the listener.
+        password: Of `USER`; shown nowhere.
     """
 
     authenticator: Authenticator
@@ -124,7 +124,7 @@ class TierListener:
             pass them to the tier process, and show them nowhere.
 
         Raises:
-            OSError: none of them can be bound.
+            OSError: None of them can be bound.
         """
         for host in hosts:
             try:
@@ -144,7 +144,7 @@ class TierListener:
         The tier of this broker uses the advertised address too, as Metadata name it.
 
         Raises:
-            OSError: it cannot be bound.
+            OSError: It cannot be bound.
         """
         await self._start(listener.host, listener.port)
         return self._client_settings(advertised.host, advertised.port)

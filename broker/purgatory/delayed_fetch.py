@@ -19,7 +19,7 @@ class DelayedFetch:
     """One parked fetch; the caller must call `finish`.
 
     Attributes:
-        is_over: the wait time has passed: the next pass is the last.
+        is_over: The wait time has passed: the next pass is the last.
     """
 
     __slots__ = (
@@ -47,7 +47,7 @@ class DelayedFetch:
         """Wait until another pass is due; bytes since the last return count.
 
         Args:
-            missing_bytes: bytes that make a pass due if no partition changes.
+            missing_bytes: Bytes that make a pass due if no partition changes.
         """
         self._missing_bytes += missing_bytes
         yield Until(self._wait)

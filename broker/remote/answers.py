@@ -63,7 +63,7 @@ class ControllerQuestions:
     """Requests of the tier to the active controller, by `BrokerLifecycle`.
 
     Attributes:
-        raise_epoch: does not wait for an answer.
+        raise_epoch: Does not wait for an answer.
     """
 
     raise_epoch: RaiseEpoch

@@ -24,7 +24,7 @@ BUFFERED_RANGES_MAX = 256
 class Position(NamedTuple):
     """The reader's next request. All of it must be equal for a buffered range to serve it.
 
-    That includes the connection, to which the memory was leased.
+    The connection is a part of it, because the memory was leased to that connection.
     """
 
     topic_id: bytes
@@ -54,7 +54,7 @@ class BufferedRange:
 
     Attributes:
         position: Of the reader's next request.
-        has_aborted: The local log has aborted transactions within it. That is final when the
+        has_aborted: The local log has aborted transactions within it. The value is final when the
             buffered range is made: all of it lies below the last stable offset.
         local_start: Of the log when the buffered range was made. Segments that left the local log
             since are not searched for aborted transactions any more.
@@ -149,7 +149,7 @@ class BufferedRanges:
         return self._buffered.pop(position, None)
 
     def __contains__(self, position: Position) -> bool:
-        """Whether a buffered range begins there."""
+        """True if a buffered range begins there."""
         return position in self._buffered
 
     def put(self, buffered: BufferedRange) -> None:
@@ -186,7 +186,7 @@ class Expected:
         self._waiters: dict[Position, list[Callable[[], None]]] = {}
 
     def __contains__(self, position: Position) -> bool:
-        """Whether an answer for this position is on its way."""
+        """True if an answer for this position is on its way."""
         return position in self._waiters
 
     def ask(self, position: Position) -> None:

@@ -54,13 +54,13 @@ def tier_config(
     """Make the tier's settings.
 
     Args:
-        settings: typed broker settings.
-        passthrough: all properties as given, including those of the plugins (`rsm.config.*`,
+        settings: Typed broker settings.
+        passthrough: All properties as given, including those of the plugins (`rsm.config.*`,
             `rlmm.config.*`).
-        node_id: this broker.
-        cluster_id: the Kafka cluster.
-        state_dir: directory of the metadata log.
-        cache_dir: a log directory that works.
+        node_id: This broker.
+        cluster_id: The Kafka cluster.
+        state_dir: Directory of the metadata log.
+        cache_dir: A log directory that works.
     """
     storage_prefix = str(settings.get("remote.log.storage.manager.impl.prefix") or "rsm.config.")
     metadata_prefix = str(settings.get("remote.log.metadata.manager.impl.prefix") or "rlmm.config.")

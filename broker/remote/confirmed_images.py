@@ -39,7 +39,7 @@ class ConfirmedImages:
         """Return when the node's image has each change acknowledged before the call.
 
         Raises:
-            ApiError: it is not confirmed after `DEADLINE_MS`; the text says what is missing.
+            ApiError: It is not confirmed after `DEADLINE_MS`; the text says what is missing.
         """
         if self._next is None:
             self._next = asyncio.ensure_future(self._after(self._now))

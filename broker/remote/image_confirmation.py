@@ -23,8 +23,8 @@ class LeaderEnd:
     """The leader's answer to a DescribeQuorum sent after the question.
 
     Attributes:
-        epoch: of the leader that answered.
-        log_end_offset: end of its log (exclusive).
+        epoch: Of the leader that answered.
+        log_end_offset: End of its log (exclusive).
     """
 
     epoch: int

@@ -32,11 +32,11 @@ def take_tier_lock(disk: Disk, state_dir: Path) -> OpenFile | None:
     The file's content has no meaning; the lock on the open file has.
 
     Args:
-        disk: files.
-        state_dir: directory of the file.
+        disk: Files.
+        state_dir: Directory of the file.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: It cannot be opened.
     """
     file = disk.open_write(state_dir / LOCK_NAME)
     try:

@@ -88,11 +88,11 @@ class RemoteRead:
     """The part of a fetch for one remote partition.
 
     Attributes:
-        max_bytes: bound of the answer; `min_one_batch` lets one larger batch through.
-        read_committed: aborted transactions are returned with the batches.
-        deadline_ms: on the broker's monotonic clock.
-        holder: the connection that it is for, see `Read`.
-        may_ask_followers: see `FetchParams`.
+        max_bytes: Bound of the answer; `min_one_batch` lets one larger batch through.
+        read_committed: Aborted transactions are returned with the batches.
+        deadline_ms: On the broker's monotonic clock.
+        holder: The connection that it is for, see `Read`.
+        may_ask_followers: See `FetchParams`.
     """
 
     topic_id: bytes
@@ -276,7 +276,7 @@ class RemoteReads:
         return self._replica(read).log.local_log_start_offset
 
     def _has_moved(self, read: RemoteRead, local_start: int) -> bool:
-        """Whether segments have left the local log since it began at `local_start`."""
+        """True if segments have left the local log since it began at `local_start`."""
         return self._local_start(read) != local_start
 
     def _ask_ahead(self, buffered: BufferedRange, read: RemoteRead) -> None:
@@ -372,7 +372,7 @@ class RemoteReads:
         """Map the chunks; when the last slice of one is gone it is released in the tier.
 
         Raises:
-            ApiError: no descriptors or memory are left; all chunks are given back.
+            ApiError: No descriptors or memory are left; all chunks are given back.
         """
         taken = list[memoryview]()
         for number, (file, region) in enumerate(zip(files, answer.regions, strict=True)):

@@ -52,7 +52,7 @@ def parse(data: bytes) -> tuple[str, list[bytes]]:
     """Read the file: its cluster id, and the topic ids.
 
     Raises:
-        CorruptFileError: cut, changed, or of another version.
+        CorruptFileError: Cut, changed, or of another version.
     """
     try:
         (cluster, *topic_ids) = unseal(data, head=_HEAD)
@@ -67,7 +67,7 @@ class RemovedTopicsFile:
     The event loop only queues changes; all work that grows with the topics runs on the pool.
 
     Attributes:
-        are_listed: whether the active controller keeps a list of removed topics as well.
+        are_listed: True if the active controller keeps a list of removed topics as well.
     """
 
     def __init__(self, directory: Path, cluster_id: str, disk: Disk, pool: Pool) -> None:
@@ -85,7 +85,7 @@ class RemovedTopicsFile:
         """Read the file, on a thread that may wait, before any change is queued.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         try:
             cluster_id, noted = parse(self._disk.read_file(self._path))
@@ -143,7 +143,7 @@ class RemovedTopicsFile:
                 its removal. Later changes are of a later image.
 
         Raises:
-            OSError: the disk failed; the changes are written with the next call.
+            OSError: The disk failed; the changes are written with the next call.
         """
         self._changes.append(partial(_drop_existing, existing))
         return await self._pool.run(self.keep)

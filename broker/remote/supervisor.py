@@ -87,9 +87,9 @@ class Supervisor:
 
     Attributes:
         state: "down", "starting", "configured", "up" or "stopped".
-        reason: why it is not up; "" when it is.
-        public_settings: names of the plugin's settings that are no secrets, prefix removed.
-        store: identity of the plugin's store; None before the plugin has accepted its settings.
+        reason: Why it is not up; "" when it is.
+        public_settings: Names of the plugin's settings that are no secrets, prefix removed.
+        store: Identity of the plugin's store; None before the plugin has accepted its settings.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Supervisor:
         """Start the tier and wait until the storage plugin has accepted its settings.
 
         Raises:
-            TierStartError: it refused them, or its process ended.
+            TierStartError: It refused them, or its process ended.
         """
         self._first = self._loop.create_future()
         self._attempt()
@@ -146,7 +146,7 @@ class Supervisor:
         Call it when the broker takes connections.
 
         Raises:
-            TierStartError: it refused its settings, or its process ended.
+            TierStartError: It refused its settings, or its process ended.
         """
         self._first = self._loop.create_future()
         self._connect_message = Connect(dict(client_settings))
@@ -190,7 +190,7 @@ class Supervisor:
         """Start the child; returns our end of its link, or None while the former child is alive.
 
         Raises:
-            OSError: no lock, no descriptors, no process; nothing is left open.
+            OSError: No lock, no descriptors, no process; nothing is left open.
         """
         # A child whose lock file was removed is not found by the lock.
         self._dying = [process for process in self._dying if process.exit_code() is None]
@@ -216,7 +216,7 @@ class Supervisor:
         """The link to the child that was started.
 
         Raises:
-            OSError: the event loop cannot watch it; the child is killed.
+            OSError: The event loop cannot watch it; the child is killed.
         """
         endpoint = Endpoint(self._events.on_request, lambda: self._ended(endpoint))
         try:

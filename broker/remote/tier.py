@@ -56,8 +56,8 @@ class TierState:
 
     Attributes:
         process: "down", "starting", "configured", "up" or "stopped".
-        reasons: of being unhealthy; empty when it is healthy.
-        assigned, ready: partitions sent to the tier, and those whose metadata it has caught up
+        reasons: Of being unhealthy; empty when it is healthy.
+        assigned, ready: Partitions sent to the tier, and those whose metadata it has caught up
             with.
     """
 
@@ -165,7 +165,7 @@ class RemoteTier:
         It needs nothing else of the broker, and nothing is written before.
 
         Raises:
-            TierStartError: a plugin cannot be loaded or refuses its settings (key and cause named).
+            TierStartError: A plugin cannot be loaded or refuses its settings (key and cause named).
         """
         await self._supervisor.start()
 
@@ -173,11 +173,11 @@ class RemoteTier:
         """Let the tier work: the broker is attached and accepts its Kafka clients' connections.
 
         Args:
-            client_settings: address and authentication for these clients, for this tier process and
+            client_settings: Address and authentication for these clients, for this tier process and
                 all later ones.
 
         Raises:
-            TierStartError: the metadata manager refuses its settings.
+            TierStartError: The metadata manager refuses its settings.
         """
         await self._supervisor.connect(client_settings)
 
@@ -203,7 +203,7 @@ class RemoteTier:
         The tier uses the broker's wall clock, also if that was moved just now.
 
         Raises:
-            LinkEndedError, LinkFailureError: there is no tier, or it ended during the passes.
+            LinkEndedError, LinkFailureError: There is no tier, or it ended during the passes.
         """
         self.reconfigure(self.config)
         await asyncio.wrap_future(self._supervisor.ask(RunPasses()), loop=self._loop)

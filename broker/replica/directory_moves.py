@@ -86,15 +86,15 @@ class DirectoryMoves:
         A move to the directory in which the replica is ends a move that is under way.
 
         Args:
-            tp: the replica.
-            path: absolute, of a log directory of this broker. A replica that is not made yet will
+            tp: The replica.
+            path: Absolute, of a log directory of this broker. A replica that is not made yet will
                 be made there.
 
         Raises:
             ApiError: LOG_DIR_NOT_FOUND: there is no such directory. REPLICA_NOT_AVAILABLE: no
                 replica of the partition is here.
-            KafkaStorageError: the directory or the replica is offline, or the disk is full.
-            UnknownTopicOrPartition: there is no such partition.
+            KafkaStorageError: The directory or the replica is offline, or the disk is full.
+            UnknownTopicOrPartition: There is no such partition.
         """
         target = next((d for d in self._logs.dirs if str(d.path.absolute()) == path), None)
         if target is None:
@@ -156,7 +156,7 @@ class DirectoryMoves:
             await self._pool.run(self._moves.drop_path, tp, future.directory, future.path)
 
     def _may_be_the_last(self, future: FoundFuture) -> bool:
-        """Whether this may be the only readable copy: the log it came from is offline."""
+        """True if this may be the only readable copy: the log it came from is offline."""
         tp, moved = future.marker.topic_partition, future.marker.moved
         working = {one.directory_id for one in self._logs.online_dirs()}
         return tp in self._logs.refused or moved is None or moved.source not in working
@@ -276,7 +276,7 @@ class DirectoryMoves:
             yield Until(begin)
 
     def _may_swap(self, move: LogMove) -> bool:
-        """Whether no other change of the log is under way, and its checkpoints are complete."""
+        """True if no other change of the log is under way, and its checkpoints are complete."""
         own, partition = move.log, self._replicas.get(move.topic_partition)
         return (
             partition is not None

@@ -2,9 +2,9 @@
 
 The first pass reads the partitions that may have news for the client. Later passes read those that
 changed meanwhile or were not at their end. A partition that is left out would be read as before,
-and brings neither bytes nor errors. So the answer is that of a pass over all partitions, with one
-exception: a partition that is only in the remote tier shares the byte budget with those that are
-read.
+and brings neither bytes nor errors. So the answer equals that of a pass over all partitions, with
+one exception. A partition that is only in the remote tier shares the byte budget with those that
+are read.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,8 +26,8 @@ class FetchPasses:
     """The state of one fetch: which of its partitions it has read.
 
     Args:
-        context: the fetch.
-        few: up to so many partitions are all read again, which costs less than to note them.
+        context: The fetch.
+        few: Up to so many partitions are all read again, which costs less than to note them.
     """
 
     __slots__ = (
@@ -66,8 +66,8 @@ class FetchPasses:
         """Take the reads of this iteration of the event loop.
 
         Args:
-            reads: in the order of the fetch.
-            watches: they are one of several slices: changes of these partitions before the fetch
+            reads: In the order of the fetch.
+            watches: They are one of several slices: changes of these partitions before the fetch
                 is parked must be noted.
         """
         self._is_watching |= watches or self._is_parked

@@ -89,7 +89,7 @@ class FetchContext:
     """One request seen through its session: which partitions to read, and what to answer.
 
     Attributes:
-        partitions: Those to look at first, in their order; the others have no news.
+        partitions: Partitions to read first, in their order; the others have no news.
     """
 
     __slots__ = ("_by_key", "_full", "_owns_session", "_session", "_watch", "partitions")
@@ -121,7 +121,7 @@ class FetchContext:
 
     @property
     def has_session(self) -> bool:
-        """Whether later fetches continue at the end of this one."""
+        """True if later fetches continue at the end of this one."""
         return self._session is not None
 
     @property
@@ -326,7 +326,7 @@ class FetchSessionCache:
         return session
 
     def _has_slot(self, now_ms: int, partitions: int) -> bool:
-        """Whether there is a slot for a session of so many partitions.
+        """True if there is a slot for a session of so many partitions.
 
         Evicts sessions that were not used for `EVICTION_MS`.
         """
@@ -384,8 +384,8 @@ def forgotten_keys(request: Any, *, with_ids: bool) -> list[PartitionKey]:
     """Partitions that a Fetch request removes from its session.
 
     Args:
-        request: decoded struct (Any: made by the codec at run time).
-        with_ids: topics are named by id.
+        request: Decoded struct (Any: made by the codec at run time).
+        with_ids: Topics are named by id.
     """
     return [
         (topic.topic_id if with_ids else topic.topic, index)

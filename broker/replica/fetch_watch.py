@@ -1,8 +1,8 @@
 """Notes the partitions in which something changed since a fetch has looked at them.
 
-A fetch of thousands of partitions looks at all of them once, then only at those that were noted:
-bytes became visible, or role, log start or existence changed. Any other partition would answer the
-same again.
+A fetch of thousands of partitions reads all of them once, then only those that were noted. They
+have new visible bytes, or their role, log start or existence has changed. Any other partition would
+answer the same again.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ Partition = TypeVar("Partition", bound=Watched)
 class FetchWatch(Generic[Partition]):
     """Registered at each partition that a fetch has looked at.
 
-    Where no fetch is parked, a partition notes it once and forgets it until the next pass: appends
-    cost nothing for a client that is not waiting.
+    Without a parked fetch, a partition notes a change once, and drops the watch until the next
+    pass. So appends cost nothing for a client that is not waiting.
 
     Attributes:
         changed: Partitions that were noted and not yet looked at again.

@@ -25,7 +25,7 @@ class Heard:
     that partition unchanged.
 
     Attributes:
-        at_ms: on the monotonic clock; None before the first answer.
+        at_ms: On the monotonic clock; None before the first answer.
     """
 
     __slots__ = ("_clock", "_wait_ms", "at_ms")
@@ -45,7 +45,7 @@ class Heard:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the last answer is at most one wait of a Fetch old."""
+        """True if the last answer is at most one wait of a Fetch old."""
         return self.at_ms is not None and (self._clock.monotonic_ms() - self.at_ms <= self._wait_ms)
 
 
@@ -54,8 +54,8 @@ class LeaderWord:
     """The leader's statement on a partition, under this leader epoch; the two logs agree.
 
     Attributes:
-        log_start_offset: of the leader; -1 where the leader does not have it.
-        heard: when the leader last confirmed it; None while the partition is not fetched: its log
+        log_start_offset: Of the leader; -1 where the leader does not have it.
+        heard: When the leader last confirmed it; None while the partition is not fetched: its log
             begins again from the remote tier, or the leader answers errors for it.
     """
 
@@ -125,7 +125,7 @@ def refuse(verdict: FollowerRead, offset: int, facts: FollowerFacts, leader: str
     `leader` is the part of the error's text that names the partition and its leader.
 
     Raises:
-        NotLeaderOrFollower, OffsetOutOfRange, ReplicaNotAvailable: by `verdict`.
+        NotLeaderOrFollower, OffsetOutOfRange, ReplicaNotAvailable: By `verdict`.
     """
     match verdict:
         case FollowerRead.LOCAL | FollowerRead.REMOTE:

@@ -30,7 +30,7 @@ class CommitFutures:
     """Futures that wait until the high watermark reaches an end offset.
 
     Attributes:
-        waiting: a heap of (end offset (exclusive), arrival, future).
+        waiting: A heap of (end offset (exclusive), arrival, future).
     """
 
     __slots__ = ("_arrivals", "waiting")
@@ -134,7 +134,7 @@ class Followers:
     # -- what they fetch
 
     def is_of_ended_incarnation(self, replica_id: int, broker_epoch: int) -> bool:
-        """Whether a later incarnation of this broker has fetched, or is registered.
+        """True if a later incarnation of this broker has fetched, or is registered.
 
         It may have lost records that this one had.
         """
@@ -170,9 +170,9 @@ class Followers:
         """Choose the follower to which a consumer is sent; None: it stays here.
 
         Args:
-            near: brokers in its rack, without this one.
-            offset: next offset that it reads.
-            peer: its connection.
+            near: Brokers in its rack, without this one.
+            offset: Next offset that it reads.
+            peer: Its connection.
         """
         leader, leading = self._leader, self._leading
         if offset < leader.log.log_start_offset:
@@ -209,7 +209,7 @@ class Followers:
 
     @property
     def is_watermark_settled(self) -> bool:
-        """Whether the high watermark covers all that earlier leaders may have acknowledged."""
+        """True if the high watermark covers all that earlier leaders may have acknowledged."""
         return self._leader.log.high_watermark >= self.in_sync.epoch_start_offset
 
     # -- log starts
@@ -236,7 +236,7 @@ class Followers:
     def highest_log_start(self) -> int:
         """The highest log start of the replicas that may lead, durable; -1 without any.
 
-        That replica may have dropped records from its disk that others have: see
+        The replica with it may have dropped records from its disk that others have, see
         `Partition.set_config`.
         """
         in_sync = self.in_sync
@@ -292,7 +292,7 @@ class Followers:
 
     @property
     def _may_recover(self) -> bool:
-        """Whether this leader has recovered from an unclean election.
+        """True if this leader has recovered from an unclean election.
 
         DIFFERS: a Kafka leader has recovered with its next proposal. Here the barrier of a tiered
         log must be written first: it names the election to later owners. The metadata do not name

@@ -269,7 +269,7 @@ class Hosting:
         """Stop serving these at once; their directories are removed later.
 
         Returns:
-            Those that were served.
+            The partitions that were served.
         """
         retired = []
         for one in gone:
@@ -329,15 +329,15 @@ class Hosting:
         self._settings.of(self._by_topic if names is None else names & self._by_topic.keys())
 
     def is_being_made(self, tp: TopicPartition) -> bool:
-        """Whether a replica is wanted that is not served yet."""
+        """True if a replica is wanted that is not served yet."""
         return tp in self.pending or isinstance(self._newest.get(tp), HostTarget)
 
     def is_done_with(self, tp: TopicPartition) -> bool:
-        """Whether no change waits or is carried out for it: its role stays until the next one."""
+        """True if no change waits or is carried out for it: its role stays until the next one."""
         return tp not in self._newest
 
     def leads_on(self, partition: Partition, leader_epoch: int) -> bool:
-        """Whether no change ends this broker's leadership of it under this epoch."""
+        """True if no change ends this broker's leadership of it under this epoch."""
         change = self._newest.get(partition.topic_partition)
         if isinstance(change, HostTarget):
             said = change.partition

@@ -7,8 +7,8 @@ Invariants:
     * The high watermark is the lowest log end of all that are, or may be by now, in the ISR of the
       metadata log. A proposal whose outcome is unknown counts there, and nowhere else.
     * It never goes back. It does not move while the ISR has, or may have by now, fewer than
-      min.insync.replicas members (KAFKA-15583): records that two members acknowledged must not
-      depend on one of them.
+      min.insync.replicas members (KAFKA-15583). Otherwise records that two members acknowledged
+      could depend on one of them.
     * A follower joins at or above the high watermark **and** the first offset of this leader epoch.
       A new leader may have a lower high watermark than the leader before it. Without the second
       condition it would let in a follower that lacks committed records, and that one could lead
@@ -29,8 +29,8 @@ UNKNOWN_OFFSET: Final = -1
 NO_EPOCH: Final = -1
 
 IsEligible = Callable[[int, int], bool]
-"""Whether the metadata let a broker (id, broker epoch) into an ISR: it is registered under this
-epoch, unfenced, not in controlled shutdown, and has the log directory of its replica."""
+"""True if the metadata let a broker (id, broker epoch) into an ISR. The broker is registered under
+this epoch, unfenced, not in controlled shutdown, and has the log directory of its replica."""
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Follower:
         self.fetched_ms, self.leader_end_when_fetched = now_ms, leader_end
 
     def keeps_pace(self, *, leader_end: int, since_ms: int) -> bool:
-        """Whether it has everything, or had everything at `since_ms` or later."""
+        """True if it has everything, or had everything at `since_ms` or later."""
         return self.log_end_offset >= leader_end or self.caught_up_ms >= since_ms
 
 
@@ -100,8 +100,9 @@ class ReplicaChange(NamedTuple):
     """The replicas that a running reassignment changes; empty without one.
 
     Attributes:
-        adding, removing: all of them are replicas now.
-        joining: those of `adding` until one of them has been in the ISR, and may lead next.
+        adding, removing: All of them are replicas now.
+        joining: The replicas of `adding`; empty once one of them has been in the ISR, because that
+            one may lead next.
     """
 
     adding: tuple[int, ...] = ()
@@ -142,7 +143,7 @@ class InSyncReplicas:
     Attributes:
         node_id: The leader.
         partition_epoch: Of the state that is known to be committed.
-        replicas: As assigned, the preferred leader first.
+        replicas: The assigned replicas, the preferred leader first.
         isr: The committed one; the leader is in it.
         change: Of a running reassignment.
         is_recovering: The election was unclean, and no follower may join before the leader has
@@ -239,12 +240,12 @@ class InSyncReplicas:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether nothing can be committed now."""
+        """True if nothing can be committed now."""
         return len(self.isr) < self.min_isr
 
     @property
     def may_be_under_min_isr(self) -> bool:
-        """Whether the ISR is below `min_isr`, or may be by now: then nothing is committed.
+        """True if the ISR is below `min_isr`, or may be by now: then nothing is committed.
 
         The leader flushes before it asks for so few members. Records that they commit after that
         are not on its disk. If they counted, one power cut could lose them, and the leader would
@@ -271,15 +272,15 @@ class InSyncReplicas:
         another leader epoch (earlier or later), or are answered with a diverging epoch.
 
         Args:
-            replica: one of `replicas`, not the leader.
-            broker_epoch: of the follower's incarnation.
-            offset: the follower has everything below (exclusive).
-            log_start_offset: the follower's own, checkpointed.
-            leader_end: the leader's log end (exclusive).
-            now_ms: any clock that never goes back.
+            replica: A member of `replicas`, not the leader.
+            broker_epoch: Of the follower's incarnation.
+            offset: The follower has everything below (exclusive).
+            log_start_offset: The follower's own, checkpointed.
+            leader_end: The leader's log end (exclusive).
+            now_ms: Any clock that never goes back.
 
         Returns:
-            Whether the high watermark may move by it.
+            True if the high watermark may move by it.
         """
         follower = self.followers[replica]
         if broker_epoch != follower.broker_epoch or offset < follower.log_end_offset:
@@ -299,8 +300,8 @@ class InSyncReplicas:
         up last, then the one with the lowest id.
 
         Args:
-            near: brokers in the consumer's rack, without the leader.
-            offset: where the consumer reads next.
+            near: Brokers in the consumer's rack, without the leader.
+            offset: Where the consumer reads next.
         """
         fit = [
             (follower.log_end_offset, follower.caught_up_ms, -replica)
@@ -322,7 +323,7 @@ class InSyncReplicas:
                 follower.caught_up_ms = now_ms
 
     def is_of_ended_incarnation(self, replica: int, broker_epoch: int) -> bool:
-        """Whether a later incarnation of this follower has fetched already."""
+        """True if a later incarnation of this follower has fetched already."""
         return NO_EPOCH < broker_epoch < self.followers[replica].broker_epoch
 
     # -- the high watermark
@@ -336,11 +337,11 @@ class InSyncReplicas:
         busy leader would always be ahead of them, and they could never join.
 
         Args:
-            now: the present high watermark.
-            own_end: end of the leader's log that counts (its flushed end, for a durable topic).
-            leader_end: its log end.
+            now: The present high watermark.
+            own_end: End of the leader's log that counts (its flushed end, for a durable topic).
+            leader_end: Its log end.
             since_ms: `replica.lag.time.max.ms` ago.
-            is_eligible: see `IsEligible`.
+            is_eligible: See `IsEligible`.
 
         Returns:
             The new one, never below `now`.
@@ -367,11 +368,11 @@ class InSyncReplicas:
         """Ask for an ISR with a follower that has just fetched, if it may join.
 
         Args:
-            replica: the follower.
-            high_watermark: the leader's.
-            log_start_offset: the leader's, checkpointed: deleted records stay deleted under each
+            replica: The follower.
+            high_watermark: The leader's.
+            log_start_offset: The leader's, checkpointed: deleted records stay deleted under each
                 later leader.
-            is_eligible: see `IsEligible`.
+            is_eligible: See `IsEligible`.
         """
         follower = self.followers[replica]
         if (
@@ -393,10 +394,10 @@ class InSyncReplicas:
         """Ask for an ISR without the members that do not keep pace, if there are any.
 
         Args:
-            leader_end: the log end.
-            now_ms: the clock of `fetch`.
+            leader_end: The log end.
+            now_ms: The clock of `fetch`.
             lag_ms_max: `replica.lag.time.max.ms`.
-            clocks_begun_ms: end of this broker's last pause. It received no Fetch during it, so the
+            clocks_begun_ms: End of this broker's last pause. It received no Fetch during it, so the
                 lag of each follower counts from there.
         """
         since_ms = now_ms - lag_ms_max
@@ -452,7 +453,7 @@ class InSyncReplicas:
             self._doubtful |= {self.proposal.members}
 
     def must_flush(self, members: int) -> bool:
-        """Whether the leader flushes its log before it has, or asks for, so few members.
+        """True if the leader flushes its log before it has, or asks for, so few members.
 
         After that its disk alone holds the acknowledged records. Without the flush a power cut
         could shorten its log while the others are cut off, and it would lead again. Acknowledged

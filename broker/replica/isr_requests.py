@@ -59,9 +59,9 @@ class IsrRequests:
         """Ask nothing yet.
 
         Args:
-            controller: sends the request to the active controller.
-            scheduler: for pauses.
-            flushes: pool for the flush of a log before an ISR that is too small is proposed.
+            controller: Sends the request to the active controller.
+            scheduler: For pauses.
+            flushes: Pool for the flush of a log before an ISR that is too small is proposed.
         """
         self._controller, self._scheduler, self._flushes = controller, scheduler, flushes
         self._due: dict[Leader, Proposal] = {}

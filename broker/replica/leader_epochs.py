@@ -5,12 +5,12 @@ the tier, by the remote metadata records. The partition is unhealthy until the c
 answered and the image has the new epoch.
 
 Invariants:
-    * One request to the controller at a time, for a bounded number of waiting partitions.
+    * At most one request to the controller is in progress, for a bounded number of partitions.
     * With fewer waiting partitions than that, further ones collect in a pause before the next
       request.
-    * The second and each further question for a partition waits, longer each time.
-    * After `RAISES_MAX` raises in vain there is no further question: another broker continues to
-      use higher epochs.
+    * The second and each further request for a partition waits, longer each time.
+    * After `RAISES_MAX` raises without success there is no further request: another broker
+      continues to use higher epochs.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class LeaderEpochRequests:
     """The questions of one broker, on its event loop.
 
     Attributes:
-        on_refused: called with a partition that the controller refuses; `ask` returns the reason.
+        on_refused: Called with a partition that the controller refuses; `ask` returns the reason.
     """
 
     def __init__(self, controller: AskController, scheduler: Scheduler) -> None:
@@ -81,9 +81,9 @@ class LeaderEpochRequests:
         """Have the leader epoch raised above `used`; does not wait, and may be repeated.
 
         Args:
-            replica: led here.
-            leader_epoch: of this leadership.
-            used: the highest one that was used before.
+            replica: Led here.
+            leader_epoch: Of this leadership.
+            used: The highest one that was used before.
 
         Returns:
             Why it is in vain, "" while it may still succeed.

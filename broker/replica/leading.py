@@ -61,9 +61,9 @@ class Leading(Generic[P]):
         """Lead nothing yet.
 
         Args:
-            ports: clock and timers.
-            image: the committed metadata.
-            broker_epoch: of this incarnation of this broker.
+            ports: Clock and timers.
+            image: The committed metadata.
+            broker_epoch: Of this incarnation of this broker.
             lag_ms_max: `replica.lag.time.max.ms` now.
             bootstrap_hold_ms: `tidemark.follower.bootstrap.hold.ms`.
         """
@@ -99,7 +99,7 @@ class Leading(Generic[P]):
         log.hold.begin(start_offset, now_ms=now_ms, for_ms=self._bootstrap_hold_ms)
 
     def is_eligible(self, replica: ReplicaId, broker_id: int, broker_epoch: int) -> bool:
-        """Whether the metadata let a replica on this incarnation of a broker into an ISR.
+        """True if the metadata let a replica on this incarnation of a broker into an ISR.
 
         The controller has the same rules: it would refuse a proposal with another replica.
 
@@ -122,7 +122,7 @@ class Leading(Generic[P]):
 
     @property
     def has_elr(self) -> bool:
-        """Whether eligible leader replicas are finalised."""
+        """True if eligible leader replicas are finalised."""
         return self._image().elr_enabled
 
     def registered_epoch(self, broker_id: int) -> int:

@@ -114,7 +114,7 @@ class ReplicaManager:
         return None if topic is None else self.partitions.get(TopicPartition(topic, partition))
 
     def is_offline(self, topic_partition: TopicPartition) -> bool:
-        """Whether a partition of this broker is not served, because of its files or its disk."""
+        """True if a partition of this broker is not served, because of its files or its disk."""
         found = self.partitions.get(topic_partition)
         return topic_partition in self.offline if found is None else found.log.is_offline
 
@@ -122,9 +122,9 @@ class ReplicaManager:
         """Return the hosted partition of that name.
 
         Raises:
-            UnknownTopicOrPartition: there is no such partition.
-            KafkaStorageError: it is offline.
-            NotLeaderOrFollower: it is being made, or has its replicas on other brokers.
+            UnknownTopicOrPartition: There is no such partition.
+            KafkaStorageError: It is offline.
+            NotLeaderOrFollower: It is being made, or has its replicas on other brokers.
         """
         found = self.partitions.get(TopicPartition(topic, partition))
         if found is None:
@@ -144,8 +144,8 @@ class ReplicaManager:
         """Return the hosted partition of that topic id.
 
         Raises:
-            UnknownTopicId: no topic has this id.
-            KafkaError: from `require`.
+            UnknownTopicId: No topic has this id.
+            KafkaError: From `require`.
         """
         topic = self.topic_names.get(topic_id)
         if topic is None:
@@ -181,8 +181,8 @@ class ReplicaManager:
         Removed replicas are not served on return; of a large change only some iterations later.
 
         Args:
-            image: committed metadata.
-            delta: changes since the last call, so that a change costs what it touches. None at the
+            image: Committed metadata.
+            delta: Changes since the last call, so that a change costs what it touches. None at the
                 start: everything is compared, by identity (images share what is the same).
         """
         self._images.append((image, delta))

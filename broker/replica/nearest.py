@@ -39,12 +39,12 @@ class SentElsewhere:
         self._sent: OrderedDict[Reader, _Sent] = OrderedDict()
 
     def may_send(self, reader: Reader, offset: int, now_ms: int) -> bool:
-        """Whether a consumer that asks for an offset is to be sent elsewhere.
+        """True if a consumer that asks for an offset is to be sent elsewhere.
 
         Args:
-            reader: its connection to this leader, which it keeps, and the partition.
-            offset: next offset that it reads.
-            now_ms: any clock that never goes back.
+            reader: Its connection to this leader, which it keeps, and the partition.
+            offset: Next offset that it reads.
+            now_ms: Any clock that never goes back.
         """
         known = self._sent.get(reader)
         if known is None:

@@ -4,12 +4,12 @@ All of it belongs to the event loop's thread.
 
 Invariants:
     * The high watermark never goes back while this broker leads the partition.
-    * With one replica it follows the log end at once, else `InSyncReplicas` gives it. The leader's
-      own log counts only as far as it is fsynced where `flush.messages` records wait for the
-      fsync, and for a *durable* topic. `__remote_log_metadata` decides about deletions. So a reader
-      must not see a record of it that a power cut could take back.
-    * Requests that wait for bytes or for the high watermark look again after every move of it,
-      when the role changes and when the partition leaves this broker.
+    * With one replica it follows the log end at once, else `InSyncReplicas` gives it. If
+      `flush.messages` records wait for the fsync, only fsynced records of the leader's own log
+      count. The same holds for a *durable* topic. `__remote_log_metadata` decides about deletions,
+      so a reader must not see a record of it that a power cut could take back.
+    * Requests that wait for bytes or for the high watermark are checked again after every move of
+      it, after a change of the role, and when the partition leaves this broker.
 """
 
 import asyncio
@@ -229,7 +229,7 @@ class Partition:
 
     @property
     def _is_epoch_too_low(self) -> bool:
-        """Whether a tiered log ends in a later epoch: the cluster metadata are an older copy."""
+        """True if a tiered log ends in a later epoch: the cluster metadata are an older copy."""
         latest = self.log.epochs.latest_epoch
         return (
             self.log.config.remote_storage_enable
@@ -284,17 +284,17 @@ class Partition:
         """Take over the leader's statement; the high watermark as far as this log reaches.
 
         Args:
-            high_watermark: the leader's.
-            log_start_offset: the leader's; -1 where the leader does not have it.
-            heard: when the leader last answered; kept until `unheard`.
-            new_bytes: bytes appended here since the last call.
+            high_watermark: The leader's.
+            log_start_offset: The leader's; -1 where the leader does not have it.
+            heard: When the leader last answered; kept until `unheard`.
+            new_bytes: Bytes appended here since the last call.
 
         Returns:
-            Whether the log start has moved; the caller makes it durable, see `raise_log_start`.
+            True if the log start has moved; the caller makes it durable, see `raise_log_start`.
 
         Raises:
-            OffsetOutOfRange: its log begins above what is committed.
-            KafkaStorageError: the disk failed.
+            OffsetOutOfRange: Its log begins above what is committed.
+            KafkaStorageError: The disk failed.
         """
         log = self.log
         self._committed_bytes_pending += new_bytes
@@ -336,8 +336,8 @@ class Partition:
         """Refuse a request that was meant for another leader or another time.
 
         Raises:
-            NotLeaderOrFollower: this broker does not lead.
-            FencedLeaderEpoch, UnknownLeaderEpoch: by `check_epoch`.
+            NotLeaderOrFollower: This broker does not lead.
+            FencedLeaderEpoch, UnknownLeaderEpoch: By `check_epoch`.
         """
         self.check_epoch(current_leader_epoch)
         if not self.is_leader:
@@ -347,11 +347,11 @@ class Partition:
         """Refuse a request of another leader epoch.
 
         Args:
-            current_leader_epoch: of the client's metadata; -1 where it is not given.
+            current_leader_epoch: Of the client's metadata; -1 where it is not given.
 
         Raises:
-            FencedLeaderEpoch: the client's is older.
-            UnknownLeaderEpoch: the client's is newer.
+            FencedLeaderEpoch: The client's is older.
+            UnknownLeaderEpoch: The client's is newer.
 
         Source: KIP-320.
         """
@@ -368,9 +368,9 @@ class Partition:
         """Refuse a consumer's read that this follower may not answer, by `follower_reads`.
 
         Raises:
-            NotLeaderOrFollower: no leader of this epoch has answered yet.
-            OffsetOutOfRange: the leader has deleted the offset.
-            ReplicaNotAvailable, LogIsTruncated: only the leader has the answer.
+            NotLeaderOrFollower: No leader of this epoch has answered yet.
+            OffsetOutOfRange: The leader has deleted the offset.
+            ReplicaNotAvailable, LogIsTruncated: Only the leader has the answer.
         """
         log = self.log
         log.lease.refuse_read()
@@ -400,21 +400,21 @@ class Partition:
         DIFFERS: Kafka takes the local start for the log start then.
 
         Raises:
-            ReplicaNotAvailable: the checkpoint was lost; the tier finds the log start again.
+            ReplicaNotAvailable: The checkpoint was lost; the tier finds the log start again.
         """
         if not self.log.log_start_known:
             raise ReplicaNotAvailable(f"the log start of {self.topic_partition} is not known yet")
 
     @property
     def is_chain_lost(self) -> bool:
-        """Whether the epochs of remote offsets are unknown."""
+        """True if the epochs of remote offsets are unknown."""
         return bool(self.log.epoch_file.lost) or self.verdict is Loss.CHAIN
 
     def check_chain_known(self) -> None:
         """Refuse an answer by epochs of remote offsets that are unknown or may be wrong.
 
         Raises:
-            ReplicaNotAvailable: the epoch chain was lost; the tier or an operator restores it.
+            ReplicaNotAvailable: The epoch chain was lost; the tier or an operator restores it.
         """
         if self.is_chain_lost:
             raise ReplicaNotAvailable(f"the epoch chain of {self.topic_partition} was lost")
@@ -423,14 +423,14 @@ class Partition:
         """Refuse to append at a log end above which offsets were assigned before.
 
         Raises:
-            NotValidated: the end of the log was lost.
+            NotValidated: The end of the log was lost.
         """
         if self.verdict is Loss.LOG_END:
             raise NotValidated(f"the log end of {self.topic_partition} was lost")
 
     @property
     def is_sound(self) -> bool:
-        """Whether the tier validated log end, epoch chain and log start, or does not tier this log.
+        """True if the tier validated log end, epoch chain and log start, or does not tier this log.
 
         The directory may be an older copy: until then acknowledged records may lie above its end.
         """
@@ -440,13 +440,13 @@ class Partition:
 
     @property
     def _is_concerned(self) -> bool:
-        """Whether a tier validates this log where it is led."""
+        """True if a tier validates this log where it is led."""
         has_tier = self._validations is not None
         return has_tier and self.log.config.is_tiered and not self.is_internal
 
     @property
     def is_unvalidated(self) -> bool:
-        """Whether the tier has still to validate the log: it may yet be sound."""
+        """True if the tier has still to validate the log: it may yet be sound."""
         return self.verdict is Validation.OPEN and not self.is_sound
 
     def check_sound(self) -> None:
@@ -456,7 +456,7 @@ class Partition:
         DIFFERS: Kafka takes the log end for true (docs/decisions/before-the-validation.md).
 
         Raises:
-            NotValidated: the tier has not validated the log yet, or found a loss.
+            NotValidated: The tier has not validated the log yet, or found a loss.
         """
         if not self.is_sound:
             raise NotValidated(
@@ -529,18 +529,18 @@ class Partition:
         """Append one batch and let readers see it.
 
         Args:
-            batch: exactly one batch, writable; offset and epoch are patched in place.
-            now_ms: wall clock.
+            batch: Exactly one batch, writable; offset and epoch are patched in place.
+            now_ms: Wall clock.
             required_acks: -1 requires `min.insync.replicas` in-sync replicas.
-            opening: see `PartitionLog.append_as_leader`.
-            from_client: likewise.
+            opening: See `PartitionLog.append_as_leader`.
+            from_client: Likewise.
 
         Returns:
             The offsets assigned. With acks=-1 the caller awaits `committed(info.last_offset + 1)`.
 
         Raises:
-            KafkaError: with the code for the client; nothing was appended.
-            MustBeOpened: from `PartitionLog.append_as_leader`; nothing was appended.
+            KafkaError: With the code for the client; nothing was appended.
+            MustBeOpened: From `PartitionLog.append_as_leader`; nothing was appended.
         """
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led by {self.leader_id}")
@@ -568,8 +568,8 @@ class Partition:
         """Wait until everything below `end_offset` (exclusive) is committed.
 
         Args:
-            end_offset: of an append.
-            leader_epoch: of the append, where the event loop has run since: another leader may
+            end_offset: Of an append.
+            leader_epoch: Of the append, where the event loop has run since: another leader may
                 have other records at these offsets by now.
 
         Returns:
@@ -600,8 +600,8 @@ class Partition:
         ends at a wrong checksum.
 
         Raises:
-            CorruptMessage: a durable topic's batch at `offset` is damaged.
-            WouldWait, KafkaError: from `PartitionLog.read`.
+            CorruptMessage: A durable topic's batch at `offset` is damaged.
+            WouldWait, KafkaError: From `PartitionLog.read`.
         """
         log = self.log
         try:
@@ -663,7 +663,7 @@ class Partition:
         """Refuse to report the high watermark before this leader can have it (KIP-207).
 
         Raises:
-            OffsetNotAvailable: it is below the first offset of this leader epoch.
+            OffsetNotAvailable: It is below the first offset of this leader epoch.
         """
         if self.followers is not None and not self.followers.is_watermark_settled:
             raise OffsetNotAvailable(
@@ -725,7 +725,7 @@ class Partition:
             self._set_high_watermark(high_watermark, size_bytes)
 
     def waits_for_commit(self, required_acks: int) -> bool:
-        """Whether an append with these acks is answered only when it is committed.
+        """True if an append with these acks is answered only when it is committed.
 
         With `flush.messages` this includes acks=1, as in Kafka.
         """

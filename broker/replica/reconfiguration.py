@@ -27,10 +27,10 @@ class Reconfiguration:
         """Change nothing yet.
 
         Args:
-            config_for: the present settings of a topic.
-            partitions_of: its partitions that are hosted here.
-            tell: called once a slice with the partitions whose settings have changed.
-            ports: of the process.
+            config_for: Returns the present settings of a topic.
+            partitions_of: Returns the partitions of a topic that are hosted here.
+            tell: Called once a slice with the partitions whose settings have changed.
+            ports: Of the process.
         """
         self._config_for, self._partitions_of, self._tell = config_for, partitions_of, tell
         self._due: OrderedDict[str, None] = OrderedDict()

@@ -41,11 +41,11 @@ def target_replica(
     """The replica that the metadata want under a name here; None without one.
 
     Args:
-        image: the cluster.
-        node_id: this broker.
-        tp: the name of the partition directory.
-        is_missing_some: a log directory of this broker is missing or does not work.
-        has_tier: this broker has a remote tier.
+        image: The cluster.
+        node_id: This broker.
+        tp: The name of the partition directory.
+        is_missing_some: A log directory of this broker is missing or does not work.
+        has_tier: This broker has a remote tier.
     """
     topic = image.topics_by_name.get(tp.topic)
     partition = None if topic is None else topic.partitions.get(tp.partition)

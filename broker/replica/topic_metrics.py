@@ -54,7 +54,7 @@ class TopicMetrics:
     """Makes and forgets the counters of topics.
 
     Attributes:
-        on_forget: called with each topic that is gone; others drop their metrics of it there.
+        on_forget: Called with each topic that is gone; others drop their metrics of it there.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -72,7 +72,7 @@ class TopicMetrics:
         self.on_forget: list[Callable[[str], None]] = []
 
     def __contains__(self, topic: str) -> bool:
-        """Whether a partition of the topic is hosted."""
+        """True if a partition of the topic is hosted."""
         return topic in self._topics
 
     def of(self, topic: str) -> TopicCounters:

@@ -17,8 +17,8 @@ _MINUTE_MS: Final = 60_000
 class Validation(Enum):
     """A state without a loss.
 
-    "Not validated", "validated" and "a loss was found" are three different values: offsets above
-    the log end are out of range only where the log end was validated (docs/tiering.md §6).
+    "Not validated", "validated" and "a loss was found" are three different values. Offsets above
+    the log end are out of range only if the log end was validated (docs/tiering.md §6).
     """
 
     OPEN = "not validated under this leader epoch"
@@ -47,7 +47,7 @@ def after(before: Verdict, report: Report) -> Verdict:
 
 
 def has_barrier(report: Report) -> bool:
-    """Whether the tier has read its barrier of this leader epoch back.
+    """True if the tier has read its barrier of this leader epoch back.
 
     It writes none under a leader epoch that is too low.
     """

@@ -1,11 +1,11 @@
-"""The follower's side of a Fetch session (KIP-227): a leader is sent changes only.
+"""The follower's side of a Fetch session (KIP-227): requests to a leader contain changes only.
 
 The session has the wanted request of each partition and the last one that was sent; the next
-request is the difference. After a missing answer the state at the leader is unknown: the next
+request is the difference. After a missing answer the state at the leader is unknown. Then the next
 request is a full one, which ends the old session and begins another.
 
-An incremental answer leaves out values of earlier answers. So a partition whose answer was dropped,
-or that has another leadership now, is *renewed*: one request forgets it, and the next one adds it
+An incremental answer leaves out values of earlier answers. So a partition is *renewed* if its
+answer was dropped or its leadership has changed. One request forgets it, and the next one adds it
 again. The leader then sends all its values.
 
 Pure; the leader's side is `broker.replica.fetch_session`.
@@ -25,11 +25,11 @@ class Asked(NamedTuple):
     """The request for one partition.
 
     Attributes:
-        leader_epoch: of the leadership that it is for.
-        offset: end of the follower's log (exclusive).
-        last_fetched_epoch: of the follower's last record; -1 without one.
-        log_start_offset: of the follower, checkpointed.
-        high_watermark: of the follower.
+        leader_epoch: Of the leadership that it is for.
+        offset: End of the follower's log (exclusive).
+        last_fetched_epoch: Of the follower's last record; -1 without one.
+        log_start_offset: Of the follower, checkpointed.
+        high_watermark: Of the follower.
     """
 
     leader_epoch: int
@@ -58,7 +58,7 @@ class Question(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether each partition must be answered."""
+        """True if each partition must be answered."""
         return self.epoch == INITIAL_EPOCH
 
 
@@ -66,7 +66,7 @@ class FetchSession:
     """The session with one leader.
 
     Attributes:
-        last_sent: the request of each partition as the leader has it, after the last Fetch.
+        last_sent: The request of each partition as the leader has it, after the last Fetch.
     """
 
     def __init__(self) -> None:
@@ -134,11 +134,11 @@ class FetchSession:
         """Take the session's state from the answer to the last Fetch.
 
         Args:
-            error: of the whole answer.
-            session_id: in the answer.
+            error: Of the whole answer.
+            session_id: In the answer.
 
         Returns:
-            Whether the partitions in it count.
+            True if the partitions in it count.
         """
         if error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._session_id = NO_SESSION

@@ -50,10 +50,10 @@ class FetchTerms:
     """The settings of all Fetch requests of a follower.
 
     Attributes:
-        node_id: of the follower.
-        wait_ms, min_bytes: the leader waits at most this long for this many bytes.
-        max_bytes: of the whole answer.
-        partition_bytes: of one partition.
+        node_id: Of the follower.
+        wait_ms, min_bytes: The leader waits at most this long for this many bytes.
+        max_bytes: Of the whole answer.
+        partition_bytes: Of one partition.
     """
 
     node_id: int
@@ -72,10 +72,10 @@ def encoded(
     """Pack a request.
 
     Args:
-        question: of the session.
-        terms: from the settings.
-        broker_epoch: of this incarnation of the follower.
-        wait_ms: of this request; at most that of the terms.
+        question: Of the session.
+        terms: From the settings.
+        broker_epoch: Of this incarnation of the follower.
+        wait_ms: Of this request; at most that of the terms.
 
     Returns:
         A function that makes the body for a version.
@@ -166,7 +166,7 @@ class FetchAnswer(NamedTuple):
     """A leader's answer to one Fetch.
 
     Attributes:
-        error: of the whole answer.
+        error: Of the whole answer.
         session_id: 0 without a session.
     """
 
@@ -179,11 +179,11 @@ def walked(frame: memoryview, position: int) -> Steps[FetchAnswer]:
     """Find the partitions of an answer of any of `VERSIONS`.
 
     Args:
-        frame: kept alive by the views of records.
-        position: of the body's first byte.
+        frame: Kept alive by the views of records.
+        position: Of the body's first byte.
 
     Raises:
-        MalformedMessageError: it is not a Fetch answer, or it names a partition twice.
+        MalformedMessageError: It is not a Fetch answer, or it names a partition twice.
     """
     try:
         found, end = yield from _walked(frame, position)

@@ -153,12 +153,12 @@ class ReplicaFetcher:
         """Ask nothing yet.
 
         Args:
-            leader_id: the broker that is followed.
-            connect: makes the connection to an address; opens nothing.
-            settings: of all fetchers.
-            broker_epoch: of this broker's present incarnation.
-            bootstraps: of the broker, with its logs.
-            ports: clock, scheduler and pools.
+            leader_id: The broker that is followed.
+            connect: Makes the connection to an address; opens nothing.
+            settings: Of all fetchers.
+            broker_epoch: Of this broker's present incarnation.
+            bootstraps: Of the broker, with its logs.
+            ports: Clock, scheduler and pools.
         """
         self.leader_id = leader_id
         self.lags: dict[PartitionId, int] = {}
@@ -190,7 +190,7 @@ class ReplicaFetcher:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it follows nothing, and no thread has a log of its partitions."""
+        """True if it follows nothing, and no thread has a log of its partitions."""
         return not self._followed and not self._runner.is_running
 
     def follow(self, partition: Partition) -> None:
@@ -406,7 +406,7 @@ class ReplicaFetcher:
             self._session.forget(partition_id)
 
     def _is_led(self, followed: Followed) -> bool:
-        """Whether a partition is followed as it was, and not paused for its next role."""
+        """True if a partition is followed as it was, and not paused for its next role."""
         is_known = self._followed.get(followed.id) is followed
         return is_known and followed.partition.leader_id == self.leader_id
 
@@ -470,7 +470,7 @@ class ReplicaFetcher:
 
     @staticmethod
     def _is_short(changes: Sequence[LogChange]) -> bool:
-        """Whether the append takes less time than its way to a thread and back."""
+        """True if the append takes less time than its way to a thread and back."""
         size_bytes = 0
         for change in changes:
             if change.truncates or not isinstance(change.decision, Append):

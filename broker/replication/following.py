@@ -56,7 +56,7 @@ class Truncate:
     """Truncate the log to where it may agree with the leader's.
 
     Attributes:
-        log_start: the leader's. The log begins there if the truncation leaves nothing, unless its
+        log_start: The leader's. The log begins there if the truncation leaves nothing, unless its
             epoch chain shows that the two logs agree below its own start.
     """
 
@@ -96,8 +96,8 @@ class Wait:
     """Fetch again later.
 
     Attributes:
-        is_fault: the leader's answer is wrong, not late.
-        is_for_tier: this broker's remote tier lacks the needed state, perhaps for all partitions:
+        is_fault: The leader's answer is wrong, not late.
+        is_for_tier: This broker's remote tier lacks the needed state, perhaps for all partitions:
             `TierBootstraps.problems` names them in one line.
     """
 
@@ -111,7 +111,7 @@ class Stop:
     """Do not fetch until the partition gets a role again.
 
     Attributes:
-        is_failure: an operator should look.
+        is_failure: An operator should look.
     """
 
     reason: str
@@ -155,9 +155,9 @@ def after_range(theirs: LeaderRange, *, log_start: int, log_end: int) -> Begin |
     start. DIFFERS: Kafka's begins at the leader's end, lacks all records below, and is in sync.
 
     Args:
-        theirs: the leader's.
-        log_start: of this log.
-        log_end: of this log (exclusive).
+        theirs: The leader's.
+        log_start: Of this log.
+        log_end: Of this log (exclusive).
     """
     if log_end < theirs.start or log_start == log_end:
         return Begin(theirs.start)
@@ -184,8 +184,8 @@ def after_local_start(theirs: LocalStart, *, log_end: int) -> Begin | Build | Wa
     """Return the action of a follower whose next offset its leader has only in the remote tier.
 
     Args:
-        theirs: the leader's present answer.
-        log_end: of this log (exclusive); -1: nothing of it counts, see `is_cut_below`.
+        theirs: The leader's present answer.
+        log_end: Of this log (exclusive); -1: nothing of it counts, see `is_cut_below`.
     """
     if theirs.offset <= log_end:
         return Wait(f"the leader's local log begins at {theirs.offset} by now")
@@ -195,7 +195,7 @@ def after_local_start(theirs: LocalStart, *, log_end: int) -> Begin | Build | Wa
 
 
 def is_cut_below(cut: int, *, log_start: int, local_start: int) -> bool:
-    """Whether a truncation to `cut` leaves no records, and no state of producers.
+    """True if a truncation to `cut` leaves no records, and no state of producers.
 
     Such a log is not truncated: it begins again as an empty one. At the local start the snapshot of
     the first segment has the producers; without remote records they come from the records alone.
@@ -203,15 +203,15 @@ def is_cut_below(cut: int, *, log_start: int, local_start: int) -> bool:
     committed in a lineage that was given up.
 
     Args:
-        cut: end of the log after the truncation (exclusive).
-        log_start: of the log.
-        local_start: of the log.
+        cut: End of the log after the truncation (exclusive).
+        log_start: Of the log.
+        local_start: Of the log.
     """
     return log_start < local_start and cut < local_start
 
 
 def is_current(asked: Asked, *, leader_epoch: int, log_end: int) -> bool:
-    """Whether the request of an answer had the present leadership and log end."""
+    """True if the request of an answer had the present leadership and log end."""
     return asked.leader_epoch == leader_epoch and asked.offset == log_end
 
 
@@ -222,7 +222,7 @@ def check_order(batches: memoryview) -> None:
     defects of a batch when it appends it.
 
     Raises:
-        UnexpectedAppendOffset: a batch begins below the end of the one before it.
+        UnexpectedAppendOffset: A batch begins below the end of the one before it.
     """
     position, end, last = 0, -1, len(batches) - HEADER_SIZE
     while position <= last:
@@ -249,7 +249,7 @@ def base_below(batches: memoryview, asked: int) -> int | None:
 
 
 class Standing(Enum):
-    """Whether a partition is fetched."""
+    """True if a partition is fetched."""
 
     ASKED = auto()
     WAITING = auto()
@@ -289,12 +289,13 @@ class Following:
         """Fetch again later.
 
         Args:
-            wait: the reason.
-            now_ms: monotonic.
-            backoff_ms: the longest pause after an error (`replica.fetch.backoff.ms`).
+            wait: The reason.
+            now_ms: Monotonic.
+            backoff_ms: The longest pause after an error (`replica.fetch.backoff.ms`).
 
         Returns:
-            Whether to log it: it counts as failed from now on, or the first answer is wrong.
+            True if the caller should log it: the partition counts as failed from now on, or this
+            is the first wrong answer.
         """
         if not self._failures:
             self._failing_since_ms = now_ms

@@ -72,10 +72,10 @@ def leader_ranges(
     """Ask for the starts and ends of the leader's logs, by two ListOffsets.
 
     Args:
-        connection: to the leader; None: there is none, and no answer.
-        leader_epochs: of the partitions, at most `RANGES_AT_ONCE`.
-        node_id: of this follower.
-        timeout_ms: for each answer.
+        connection: To the leader; None: there is none, and no answer.
+        leader_epochs: Of the partitions, at most `RANGES_AT_ONCE`.
+        node_id: Of this follower.
+        timeout_ms: For each answer.
 
     Returns:
         The range of each partition, or why there is none.
@@ -97,12 +97,12 @@ def leader_local_starts(
     """Ask for the offsets at which followers may begin that are below the leader's local start.
 
     Args:
-        connection: to the leader; None: there is none, and no answer.
-        leader_epochs: of the partitions, at most `RANGES_AT_ONCE`.
+        connection: To the leader; None: there is none, and no answer.
+        leader_epochs: Of the partitions, at most `RANGES_AT_ONCE`.
         timestamp: `EARLIEST_LOCAL`, or `EARLIEST_PENDING_UPLOAD`, which leaves out local records
             that are copied (KIP-1023).
-        node_id: of this follower.
-        timeout_ms: for each answer.
+        node_id: Of this follower.
+        timeout_ms: For each answer.
 
     Returns:
         The start for each partition, or why there is none.

@@ -56,7 +56,7 @@ class LogChange:
     """One change of one log, for a pool thread.
 
     Attributes:
-        result: the appended size, or the new log end; or the error.
+        result: The appended size, or the new log end; or the error.
     """
 
     followed: Followed
@@ -66,7 +66,7 @@ class LogChange:
 
     @property
     def truncates(self) -> bool:
-        """Whether the log, or its epoch chain, may become shorter."""
+        """True if the log, or its epoch chain, may become shorter."""
         log, end = self.followed.log, self.followed.log.log_end_offset
         is_append = isinstance(self.decision, Append)
         return not is_append or log.log_start_offset == end or log.epochs.reaches(end)

@@ -27,7 +27,7 @@ class PartitionRestoring:
         """The partition, and the place where its log would begin.
 
         Raises:
-            KafkaError: from `ReplicaManager.require`; it is not led here.
+            KafkaError: From `ReplicaManager.require`; it is not led here.
             ApiError: INVALID_REQUEST: the tier has not found that all its local copies are lost.
         """
         partition = self._replicas.require(topic, index)
@@ -43,9 +43,9 @@ class PartitionRestoring:
         """Let the log begin there; returns when it does, and is durable.
 
         Args:
-            partition: to restore.
-            found: from `found`.
-            end: offset of the first new record, at or above the end that is proved.
+            partition: To restore.
+            found: From `found`.
+            end: Offset of the first new record, at or above the end that is proved.
 
         Raises:
             ApiError: NOT_LEADER_OR_FOLLOWER: it has another role by now. KAFKA_STORAGE_ERROR: the

@@ -31,9 +31,9 @@ class FollowerThrottle:
         """Owe nothing.
 
         Args:
-            node_id: of this broker.
-            clock: monotonic; its time pays debts back.
-            rate: the present setting, bytes a second; 0: nothing is fetched.
+            node_id: Of this broker.
+            clock: Monotonic; its time pays debts back.
+            rate: The present setting, bytes a second; 0: nothing is fetched.
         """
         self._node_id, self._clock, self._rate = node_id, clock, rate
         self._debt, self._paid_ms = 0, clock.monotonic_ms()  # in thousandths of bytes

@@ -1,9 +1,9 @@
 """A follower whose log ends below its leader's local log begins again above, from the remote tier.
 
-The leader sends only records of its local log. For the offsets below, a follower needs the state
-that it would have taken from the records: the epoch chain, and the producers with their last
-sequences. The remote segment that holds the record before the leader's local start carries both, as
-of its end. So the log begins at that end, empty, and everything below it is remote. The end must be
+The leader sends only records of its local log. For the offsets below, a follower needs the epoch
+chain, and the producers with their last sequences. The remote segment with the record before the
+leader's local start has both, as of its end. So the log begins at that end, empty, and everything
+below it is remote. The end must be
 on the leader's epoch chain: a log cannot begin above a lineage that was given up. The leader has
 copied its offsets again with other records (model finding F1).
 
@@ -87,7 +87,7 @@ class TierBootstraps:
     """The bootstraps of one broker, few at a time; use it from the event loop's thread only.
 
     Attributes:
-        logs: of the broker.
+        logs: Of the broker.
     """
 
     def __init__(self, ask: AskState | None, logs: LogManager, ports: Ports) -> None:
@@ -253,7 +253,7 @@ def ending_above(beginning: NewBeginning, restoration: Restoration) -> NewBeginn
     """Return it with a log end above all assigned offsets; the offsets between are a gap.
 
     Raises:
-        CorruptFileError: the epoch chain has a gap.
+        CorruptFileError: The epoch chain has a gap.
     """
     chain = tuple(beginning.clipped_chain())
     adopted = None

@@ -67,7 +67,7 @@ def add_isolation(commands: ControlCommands, config: BrokerConfig, isolation: Is
         """Cut this node off from the others, and where `clients` is true from clients as well.
 
         Raises:
-            ControlError: the other nodes use the listener of the clients.
+            ControlError: The other nodes use the listener of the clients.
         """
         clients = arguments.get("clients", True)
         if clients is not True and not of_clients:
@@ -93,7 +93,7 @@ class Control:
     """The control listener of one broker.
 
     Attributes:
-        address: host:port of the listener once it is open.
+        address: Host:port of the listener once it is open.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Control:
         """Add the commands and open the listener.
 
         Raises:
-            ConfigError: the address cannot be bound.
+            ConfigError: The address cannot be bound.
         """
         commands, parts = ControlCommands(), broker.handlers
         logs, tier, ports = parts.logs, parts.tier, parts.ports

@@ -32,7 +32,7 @@ class AutoTopicCreation:
     """Creates topics through the active controller.
 
     Attributes:
-        internal: specifications of the broker's own topics, by name.
+        internal: Specifications of the broker's own topics, by name.
     """
 
     def __init__(self, ask: AskController, defaults: Callable[[], TopicDefaults]) -> None:
@@ -46,7 +46,7 @@ class AutoTopicCreation:
         Only a controller in another process refuses guarded names.
 
         Raises:
-            KafkaError: the active controller could not be reached, or did not answer.
+            KafkaError: The active controller could not be reached, or did not answer.
         """
         answer = await self._ask(_question(topics), DECISION_TIMEOUT_MS + GRACE_MS)
         return {

@@ -25,12 +25,12 @@ OPERATIONS_NOT_ASKED: Final = -2147483648
 
 
 def is_internal(topic: str) -> bool:
-    """Whether clients should treat `topic` as internal to the brokers."""
+    """True if clients should treat `topic` as internal to the brokers."""
     return topic in INTERNAL_TOPICS
 
 
 def is_legal_topic_name(name: str) -> bool:
-    """Whether Kafka's rules allow a topic of this name."""
+    """True if Kafka's rules allow a topic of this name."""
     try:
         validate_name(name)
     except KafkaError:
@@ -72,8 +72,8 @@ class PartitionView:
     Attributes:
         error: LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND without a reachable leader;
             REPLICA_NOT_AVAILABLE where replicas are excluded.
-        leader: broker id, -1 without a reachable leader.
-        offline: replicas whose broker is gone, fenced, without the listener, or registered without
+        leader: Broker id, -1 without a reachable leader.
+        offline: Replicas whose broker is gone, fenced, without the listener, or registered without
             the replica's log directory.
     """
 
@@ -90,10 +90,10 @@ class ClusterView:
     """The cluster for the handlers that describe it.
 
     Attributes:
-        node_id: id of this broker.
+        node_id: Id of this broker.
         cluster_id: 22 characters, from `meta.properties`.
-        image: returns the newest committed image.
-        own_endpoints: listeners of this broker that are not registered; other brokers do not see
+        image: Returns the newest committed image.
+        own_endpoints: Listeners of this broker that are not registered; other brokers do not see
             them.
     """
 
@@ -129,10 +129,10 @@ class ClusterView:
         """One partition, for a client of `listener`.
 
         Args:
-            partition: its state in the image.
-            listener: the listener that received the request.
-            old: the client does not know LISTENER_NOT_FOUND (Metadata before version 6).
-            only_live: leave out replicas of brokers that the answer does not list (before version
+            partition: Its state in the image.
+            listener: The listener that received the request.
+            old: The client does not know LISTENER_NOT_FOUND (Metadata before version 6).
+            only_live: Leave out replicas of brokers that the answer does not list (before version
                 1).
         """
         brokers = self.image().brokers

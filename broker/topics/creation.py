@@ -42,9 +42,9 @@ class Submit(Protocol):
         """Return the decision's response once its records are committed.
 
         Args:
-            decide: pure; may be called more than once.
-            timeout_ms: how long the caller waits; 0 or less for the default.
-            placed: called with the offset after the decision (exclusive end), before the next
+            decide: Pure; may be called more than once.
+            timeout_ms: How long the caller waits; 0 or less for the default.
+            placed: Called with the offset after the decision (exclusive end), before the next
                 decision.
         """
         ...
@@ -108,9 +108,9 @@ class TopicCreation:
     """Creates topics, and further partitions and replicas of topics, through the metadata log.
 
     Attributes:
-        patience_s: limit on the wait for more than `MANY_PARTITIONS`. A faster client gets
+        patience_s: Limit on the wait for more than `MANY_PARTITIONS`. A faster client gets
             retriable errors, as from Kafka, which does not wait.
-        descriptors: free descriptors of the brokers; None: no bound.
+        descriptors: Free descriptors of the brokers; None: no bound.
     """
 
     patience_s: float = 0.5
@@ -129,12 +129,12 @@ class TopicCreation:
         """Submit decisions by `submit`.
 
         Args:
-            submit: of the metadata node.
-            defaults: called for each creation, because settings may change.
-            validate_config: validates a topic's settings.
-            rng: source of topic ids and of the first broker of a placement.
-            settled: waits until this broker serves its replicas of topics.
-            backlog: number of changes of replicas that wait for this broker's disks.
+            submit: Of the metadata node.
+            defaults: Called for each creation, because settings may change.
+            validate_config: Validates a topic's settings.
+            rng: Source of topic ids and of the first broker of a placement.
+            settled: Waits until this broker serves its replicas of topics.
+            backlog: Number of changes of replicas that wait for this broker's disks.
         """
         self._submit = submit
         self._defaults = defaults
@@ -153,7 +153,7 @@ class TopicCreation:
         created. `timeout_ms` is as in `Submit`, for both waits together.
 
         Raises:
-            ApiError: too many changes of replicas are pending.
+            ApiError: Too many changes of replicas are pending.
         """
         ids = [self._rng.uuid() for _ in topics]
         start = int(self._rng.random() * 1_000)
@@ -180,7 +180,7 @@ class TopicCreation:
         """Add partitions by `create_partitions` of the controller; waits as `create` does.
 
         Raises:
-            ApiError: too many changes of replicas are pending.
+            ApiError: Too many changes of replicas are pending.
         """
         start = int(self._rng.random() * 1_000)
 

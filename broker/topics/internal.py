@@ -1,6 +1,6 @@
 """The remote log metadata topic, created by the broker before the tier starts.
 
-Neither clients nor auto-creation may create it (`GUARDED_TOPICS`): with a finite retention or with
+Neither clients nor auto-creation may create it (`GUARDED_TOPICS`). With a finite retention or with
 compaction it would lose the metadata of remote segments, and so the segments.
 """
 
@@ -39,7 +39,7 @@ class TooFewBrokersError(TidemarkError):
     """The metadata topic is made when more brokers serve; the tier waits for it.
 
     Attributes:
-        reason: for health.
+        reason: For health.
     """
 
     def __init__(self, reason: HealthLine) -> None:
@@ -63,18 +63,18 @@ async def ensure_remote_metadata_topic(
     metadata.
 
     Args:
-        image: newest committed image.
-        creation: creates topics.
-        settings: the metadata manager's settings, prefix removed, defaults filled in.
-        prefix: of these settings in the configuration, for error messages.
-        node_id: id of this broker, which has a tier.
-        is_alone: no other broker can join.
+        image: Newest committed image.
+        creation: Creates topics.
+        settings: The metadata manager's settings, prefix removed, defaults filled in.
+        prefix: Of these settings in the configuration, for error messages.
+        node_id: Id of this broker, which has a tier.
+        is_alone: No other broker can join.
 
     Raises:
-        ConfigError: more replicas than brokers will ever exist; names key, value and brokers.
-        TooFewBrokersError: too few brokers with a tier serve now; try again.
-        InternalTopicError: it cannot be created for another reason.
-        KafkaError: the active controller could not be reached, or did not answer; try again.
+        ConfigError: More replicas than brokers will ever exist; names key, value and brokers.
+        TooFewBrokersError: Too few brokers with a tier serve now; try again.
+        InternalTopicError: It cannot be created for another reason.
+        KafkaError: The active controller could not be reached, or did not answer; try again.
     """
     existing = image.topics_by_name.get(REMOTE_LOG_METADATA_TOPIC)
     partitions, factor = int(settings[_PARTITIONS]), int(settings[_FACTOR])

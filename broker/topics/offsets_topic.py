@@ -51,7 +51,7 @@ class OffsetsTopic:
 
     @property
     def exists(self) -> bool:
-        """Whether the newest committed image has it."""
+        """True if the newest committed image has it."""
         return OFFSETS_TOPIC in self._image().topics_by_name
 
     @property

@@ -19,7 +19,7 @@ def parse_lines(data: bytes, fields: int) -> list[list[str]]:
     An empty file holds no entries: Kafka takes it so, too.
 
     Raises:
-        CorruptFileError: another version, a count that is wrong, or a line of another shape.
+        CorruptFileError: Another version, a count that is wrong, or a line of another shape.
     """
     if not data:
         return []
@@ -44,7 +44,7 @@ def integer(word: str) -> int:
     """Read a decimal integer.
 
     Raises:
-        CorruptFileError: it is none.
+        CorruptFileError: It is none.
     """
     try:
         return int(word)

@@ -20,7 +20,7 @@ def parse(data: bytes) -> list[EpochEntry]:
     """Read an epoch chain as it stands in the file.
 
     Raises:
-        CorruptFileError: the file is no checkpoint of version 0.
+        CorruptFileError: The file is no checkpoint of version 0.
     """
     return [
         EpochEntry(integer(epoch), integer(start_offset))

@@ -23,7 +23,7 @@ class MetaProperties:
     Attributes:
         directory_id: 16 bytes; None in directories of old versions.
         version: 1, or 0 where the node id is still called `broker.id`.
-        others: keys of the file that we do not know.
+        others: Keys of the file that we do not know.
     """
 
     cluster_id: str
@@ -49,7 +49,7 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
     """Read the file.
 
     Raises:
-        CorruptFileError: no text, or a needed key is missing or no value of its kind.
+        CorruptFileError: No text, or a needed key is missing or no value of its kind.
     """
     values = _properties(data)
     try:
@@ -74,7 +74,7 @@ def parse_partition_metadata(data: bytes) -> bytes:
     """Read the topic id (16 bytes) of `partition.metadata`.
 
     Raises:
-        CorruptFileError: another version or shape.
+        CorruptFileError: Another version or shape.
     """
     lines = data.decode("utf-8", "replace").split("\n")
     if lines[0] != "version: 0" or len(lines) < 2 or not lines[1].startswith("topic_id: "):

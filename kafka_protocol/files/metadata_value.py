@@ -29,9 +29,9 @@ def encode(name: str, version: int, record: Any) -> bytes:
     """Write the value of a record.
 
     Args:
-        name: of the record's schema, such as `TopicRecord`.
-        version: to write it in.
-        record: instance of `message(name).cls`.
+        name: Of the record's schema, such as `TopicRecord`.
+        version: To write it in.
+        record: Instance of `message(name).cls`.
     """
     schema = message(name)
     assert schema.api_key is not None
@@ -44,10 +44,10 @@ def decode(family: str, value: Buffer) -> MetadataValue:
 
     Args:
         family: `CLUSTER_METADATA` or `REMOTE_LOG_METADATA`.
-        value: all bytes of the record's value.
+        value: All bytes of the record's value.
 
     Raises:
-        MalformedMessageError: another frame version, an unknown record or version, bytes that are
+        MalformedMessageError: Another frame version, an unknown record or version, bytes that are
             cut or left over.
     """
     try:

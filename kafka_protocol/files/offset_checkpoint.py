@@ -23,7 +23,7 @@ def parse(data: bytes) -> dict[TopicPartition, int]:
     """Read the offsets, in the file's order.
 
     Raises:
-        CorruptFileError: the file is no checkpoint of version 0.
+        CorruptFileError: The file is no checkpoint of version 0.
     """
     return {
         TopicPartition(topic, integer(partition)): integer(offset)

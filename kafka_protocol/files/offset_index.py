@@ -1,8 +1,8 @@
 """The offset index (`.index`): from an offset to a batch's position in the segment.
 
 An entry is `int32 relative offset` (last offset of a batch minus the segment's base offset) and
-`int32 position` (first byte of that batch), both big endian, offsets strictly rising. Look-ups
-are by floor: start reading at the entry's position, at most one index interval too early.
+`int32 position` (first byte of that batch), both big endian. Offsets strictly ascend. A lookup
+returns the floor entry: a reader starts at its position, at most one index interval too early.
 """
 
 import sys
@@ -44,10 +44,10 @@ def lookup(
     """Find the largest entry whose offset is <= `target`.
 
     Args:
-        buf: the index file's bytes.
-        base_offset: the segment's.
-        target: offset looked for.
-        entries: valid entries in `buf`; None: all of it (an active index has a zero tail).
+        buf: The index file's bytes.
+        base_offset: The segment's.
+        target: Offset looked for.
+        entries: Valid entries in `buf`; None: all of it (an active index has a zero tail).
 
     Returns:
         The entry, or (base_offset, 0) when none is small enough.
@@ -87,7 +87,7 @@ def columns(buf: Buffer) -> tuple["array[int]", "array[int]"]:
 
 
 def is_sound(buf: Buffer, size_bytes: int) -> bool:
-    """Whether a closed index is whole entries that rise, within a segment of `size_bytes`.
+    """True if a closed index is whole entries that rise, within a segment of `size_bytes`.
 
     Positions are above 0: the first batch of a segment has no entry.
     """
@@ -105,7 +105,7 @@ _SLICE = 4_096
 
 
 def rises(values: Sequence[Any]) -> bool:
-    """Whether each value is less than the next; compared at the speed of C."""
+    """True if each value is less than the next; compared at the speed of C."""
     return all(
         all(map(lt, values[start : start + _SLICE], values[start + 1 : start + _SLICE + 1]))
         for start in range(0, len(values), _SLICE)

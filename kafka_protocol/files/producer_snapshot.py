@@ -1,8 +1,8 @@
-"""Producer snapshots (`.snapshot`): what a partition knows of its producers up to an offset.
+"""Producer snapshots (`.snapshot`): a partition's producer state up to an offset.
 
 `int16 version 1`, `uint32 CRC-32C` of all bytes from 6 on, `int32 count`, then 46 bytes an entry.
-Kafka writes the last batch of each producer alone. We write earlier ones before it, in entries of
-their own: who reads the file into a map by producer, as Kafka does, ends with the last one.
+Kafka writes only the last batch of each producer. We write earlier batches before it, each in its
+own entry. A reader with a map by producer, such as Kafka, keeps the last one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -69,7 +69,7 @@ def entries(data: Buffer) -> Iterator[ProducerEntry]:
     """Read a snapshot that is whole, one entry at a time.
 
     Raises:
-        CorruptFileError: see `check`.
+        CorruptFileError: See `check`.
     """
     return map(ProducerEntry._make, _ENTRY.iter_unpack(check(data)))
 
@@ -78,7 +78,7 @@ def check(data: Buffer) -> memoryview:
     """Make sure that a snapshot is whole; the bytes of its entries.
 
     Raises:
-        CorruptFileError: another version, wrong checksum, or a count that does not fit the bytes.
+        CorruptFileError: Another version, wrong checksum, or a count that does not fit the bytes.
     """
     if len(data) < _HEAD.size:
         raise CorruptFileError(f"{len(data)} bytes are too few for a producer snapshot")

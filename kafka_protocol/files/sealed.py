@@ -15,11 +15,11 @@ def unseal(data: bytes, *, head: str) -> list[str]:
     """Read the lines below the first one.
 
     Args:
-        data: the whole file.
-        head: what the first line must be: name and version of the format.
+        data: The whole file.
+        head: The required first line: name and version of the format.
 
     Raises:
-        CorruptFileError: cut, changed, or of another version.
+        CorruptFileError: Cut, changed, or of another version.
     """
     text, mark, crc = data.rpartition(b"crc ")
     try:

@@ -44,7 +44,7 @@ def renamed_dir(tp: TopicPartition, unique: bytes, suffix: str) -> str:
     """Name of a directory that waits for its end: `<topic>-<partition>.<32 hex>-<suffix>`.
 
     Args:
-        tp: the partition.
+        tp: The partition.
         unique: 16 random bytes.
         suffix: `delete`, `stray` or `future`. Only the topic is cut, to keep within 255 bytes.
     """

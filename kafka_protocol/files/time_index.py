@@ -42,10 +42,10 @@ def lookup(
     """Find the largest entry whose timestamp is <= `target_ms`.
 
     Args:
-        buf: the index file's bytes.
-        base_offset: the segment's.
-        target_ms: timestamp looked for.
-        entries: valid entries in `buf`; None: all of it.
+        buf: The index file's bytes.
+        base_offset: The segment's.
+        target_ms: Timestamp looked for.
+        entries: Valid entries in `buf`; None: all of it.
 
     Returns:
         The entry, or (-1, base_offset) when none is small enough.
@@ -73,5 +73,5 @@ def iter_entries(
 
 
 def is_sound(buf: Buffer) -> bool:
-    """Whether a closed index is whole entries that rise, by timestamp and then by offset."""
+    """True if a closed index is whole entries that rise, by timestamp and then by offset."""
     return not len(buf) % ENTRY_SIZE and rises(list(_ENTRY.iter_unpack(buf)))

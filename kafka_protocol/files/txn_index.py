@@ -21,9 +21,9 @@ class AbortedTransaction(NamedTuple):
     """One aborted transaction.
 
     Attributes:
-        first_offset: its first data record, inclusive.
-        last_offset: its ABORT marker, inclusive.
-        last_stable_offset: the partition's right after the marker.
+        first_offset: Its first data record, inclusive.
+        last_offset: Its ABORT marker, inclusive.
+        last_stable_offset: The partition's right after the marker.
     """
 
     producer_id: int
@@ -41,7 +41,7 @@ def iter_entries(buf: Buffer) -> Iterator[AbortedTransaction]:
     """All entries in order.
 
     Raises:
-        CorruptFileError: another version, or bytes left after the last whole entry.
+        CorruptFileError: Another version, or bytes left after the last whole entry.
     """
     if len(buf) % ENTRY_SIZE:
         raise CorruptFileError(f"{len(buf)} bytes are no whole number of entries")
@@ -52,10 +52,10 @@ def iter_entries(buf: Buffer) -> Iterator[AbortedTransaction]:
 
 
 def entries_from(buf: Buffer, start: int) -> Iterator[AbortedTransaction]:
-    """The entries whose marker is at or above `start`: markers rise.
+    """Return the entries whose marker is at or above `start`; markers ascend in the file.
 
     Raises:
-        CorruptFileError: as `iter_entries`.
+        CorruptFileError: From `iter_entries`.
     """
     low, high = 0, len(buf) // ENTRY_SIZE
     while low < high:
@@ -73,9 +73,9 @@ def overlapping(
     """Pick the transactions that a read of offsets [start, end) must know.
 
     Args:
-        entries: of one segment, in file order.
-        start: first offset read.
-        end: first offset not read.
+        entries: Of one segment, in file order.
+        start: First offset read.
+        end: First offset not read.
 
     Returns:
         The matching entries, and whether the search is over: True when later segments can hold

@@ -1,7 +1,7 @@
 """The header of a record batch (magic 2): read, checked and patched in place.
 
-The hot path sees nothing else of a batch. Bytes 0-7 (base offset) and 12-15 (leader epoch) are
-outside the checksum, so a broker gives a batch its place in the log without touching the rest.
+The hot path reads nothing else of a batch. The checksum does not cover bytes 0-7 (base offset) and
+12-15 (leader epoch). So a broker sets them without a change of the rest.
 This module never looks at records and allocates nothing from a length it has not compared with
 the bytes at hand.
 
@@ -103,22 +103,22 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether `max_timestamp` is the broker's clock and holds for every record."""
+        """True if `max_timestamp` is the broker's clock and holds for every record."""
         return bool(self.attributes & LOG_APPEND_TIME_FLAG)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction (its data or its marker)."""
+        """True if the batch belongs to a transaction (its data or its marker)."""
         return bool(self.attributes & TRANSACTIONAL_FLAG)
 
     @property
     def is_control(self) -> bool:
-        """Whether the records are markers that no consumer sees."""
+        """True if the records are markers that no consumer sees."""
         return bool(self.attributes & CONTROL_FLAG)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether `base_timestamp` is the time from which tombstones may go."""
+        """True if `base_timestamp` is the time from which tombstones may go."""
         return bool(self.attributes & DELETE_HORIZON_FLAG)
 
 
@@ -126,7 +126,7 @@ def read_header(buf: Buffer, position: int = 0) -> BatchHeader:
     """Read the header at `position`; nothing of it is checked.
 
     Raises:
-        struct.error: fewer than 61 bytes are left.
+        struct.error: Fewer than 61 bytes are left.
     """
     return BatchHeader._make(_unpack_header(buf, position))
 
@@ -214,7 +214,7 @@ class Codec(IntEnum):
         """The codec of this number.
 
         Raises:
-            UnsupportedCodecError: there is none.
+            UnsupportedCodecError: There is none.
         """
         try:
             return cls(number)
@@ -226,7 +226,7 @@ class Codec(IntEnum):
         """The codec that configurations call `name` (`none`, also `uncompressed`).
 
         Raises:
-            ValueError: there is none.
+            ValueError: There is none.
         """
         if name == "uncompressed":
             return cls.NONE

@@ -34,14 +34,14 @@ def deflated(
     """Deflate records; how they are cut into pieces changes nothing.
 
     Args:
-        codec: which; NONE gives the pieces.
-        pieces: encoded records.
-        level: of gzip, lz4 or zstd; None is the codec's default. Snappy has none.
-        size_bytes: of all pieces together, None where it is not known. From it zstd knows how much
+        codec: Which; NONE gives the pieces.
+        pieces: Encoded records.
+        level: Of gzip, lz4 or zstd; None is the codec's default. Snappy has none.
+        size_bytes: Of all pieces together, None where it is not known. From it zstd knows how much
             memory is of use to it: at high levels it else takes hundreds of megabytes.
 
     Raises:
-        UnsupportedCodecError: no such codec.
+        UnsupportedCodecError: No such codec.
     """
     match Codec.of(codec):
         case Codec.NONE:
@@ -98,25 +98,25 @@ def _of_size(pieces: Iterable[Buffer], size_bytes: int) -> Iterator[bytes]:
 def inflated(codec: int, data: Buffer, *, max_bytes: int = MAX_INFLATED_BYTES) -> Iterator[bytes]:
     """Inflate the records of one batch.
 
-    The memory in use does not depend on the inflated size: a piece, and the state of the codec (a
-    window of zstd, one block of snappy or lz4). No length from a client is trusted, and a claimed
-    length alone allocates nothing.
+    The memory in use does not depend on the inflated size. It is one piece and the state of the
+    codec (a window of zstd, one block of snappy or lz4). No length from a client is trusted, and a
+    claimed length alone allocates nothing.
 
-    Framings: gzip as RFC 1952; snappy as xerial blocks (one bare block is read, too: librdkafka
-    sends it); lz4 frames with independent blocks only; zstd frames.
+    The framings are gzip (RFC 1952), snappy in xerial blocks, lz4 frames with independent blocks
+    only, and zstd frames. One bare snappy block is read as well, because librdkafka sends it.
 
     Args:
-        codec: of the batch's attributes.
-        data: everything after the batch header.
-        max_bytes: most that may come out (inclusive).
+        codec: Of the batch's attributes.
+        data: Everything after the batch header.
+        max_bytes: Most that may come out (inclusive).
 
     Yields:
         Pieces, none of them empty. Without a codec it is one, however large.
 
     Raises:
-        UnsupportedCodecError: no such codec.
-        InflatedTooLargeError: more than `max_bytes` would come out.
-        InvalidRecordError: cut or damaged data, or a framing that Kafka's readers refuse.
+        UnsupportedCodecError: No such codec.
+        InflatedTooLargeError: More than `max_bytes` would come out.
+        InvalidRecordError: Cut or damaged data, or a framing that Kafka's readers refuse.
     """
     view = memoryview(data)
     match Codec.of(codec):
@@ -233,8 +233,8 @@ _LZ4_PLAIN = bytes.fromhex(
     "60 40 82 60 50 fb 60 60 51 60 70 73 70 40 ad 70 50 84 70 60 33 70 70 72"
 )
 _LZ4_HEADERS = {_LZ4_PLAIN[i : i + 2]: _LZ4_PLAIN[i : i + 3] for i in range(0, 24, 3)}
-"""Flags and block size, with their checksum, of frames that have nothing optional but checksums of
-blocks: each block alone is given to the library as such a frame."""
+"""Flags and block size, with their checksum, of frames whose only option is checksums of blocks.
+The library gets each block alone, as such a frame."""
 
 
 def _lz4(data: memoryview) -> Iterator[bytes]:

@@ -52,8 +52,8 @@ def control_entry(kind: ControlType, value: Any) -> ControlEntry:
     """Encode a control record's value.
 
     Args:
-        kind: its type.
-        value: instance of the struct that belongs to the type.
+        kind: Its type.
+        value: Instance of the struct that belongs to the type.
     """
     encoded = message(_SCHEMAS[kind]).encode(value, 0)
     if kind <= ControlType.COMMIT:
@@ -156,7 +156,7 @@ def control_type(record: Record) -> int:
     """The type number of a control record; numbers we do not know are to be skipped.
 
     Raises:
-        InvalidRecordError: the key is no control record's.
+        InvalidRecordError: The key is no control record's.
     """
     if record.key is None or len(record.key) < _KEY.size:
         raise InvalidRecordError("control record without a key of version and type")
@@ -170,8 +170,8 @@ def decode_control(record: Record) -> tuple[ControlType, Any]:
         Its type and the struct of its value.
 
     Raises:
-        InvalidRecordError: an unknown type, or no key or value.
-        MalformedMessageError: the value is no struct of that type.
+        InvalidRecordError: An unknown type, or no key or value.
+        MalformedMessageError: The value is no struct of that type.
     """
     number = control_type(record)
     if number not in _SCHEMAS or record.value is None:

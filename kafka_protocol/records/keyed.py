@@ -27,9 +27,9 @@ def keyed_batch(records: Sequence[Keyed], *, timestamp_ms: int, codec: int = 0) 
     """Build a batch that has no producer, no offsets and no headers of records.
 
     Args:
-        records: at least one.
-        timestamp_ms: of them all.
-        codec: compression of the records.
+        records: At least one.
+        timestamp_ms: Of them all.
+        codec: Compression of the records.
 
     Returns:
         The batch with its checksum; a bytearray, so that it can be patched in place.

@@ -35,8 +35,8 @@ class Record(NamedTuple):
     """One record, at its place in the log.
 
     Attributes:
-        offset: absolute.
-        timestamp: ms since the epoch; the append time where the batch has one.
+        offset: Absolute.
+        timestamp: Ms since the epoch; the append time where the batch has one.
         key: None for null.
         value: None for null (in a compacted topic: the key is deleted).
         headers: (name, value) in order; names may repeat.
@@ -61,14 +61,14 @@ def iter_records(
     Only one record is in memory at a time, for any inflated size.
 
     Args:
-        buf: holds the whole batch.
-        position: of the batch's first byte.
-        max_inflated_bytes: most that compressed records may inflate to.
+        buf: Holds the whole batch.
+        position: Of the batch's first byte.
+        max_inflated_bytes: Most that compressed records may inflate to.
 
     Raises:
-        InvalidRecordError: the records contradict themselves, the header's count or the bytes.
-        InflatedTooLargeError: more than `max_inflated_bytes`.
-        UnsupportedCodecError: the codec bits mean nothing.
+        InvalidRecordError: The records contradict themselves, the header's count or the bytes.
+        InflatedTooLargeError: More than `max_inflated_bytes`.
+        UnsupportedCodecError: The codec bits mean nothing.
     """
     header, body = body_of(buf, position)
     window = Window(inflated(header.codec, body, max_bytes=max_inflated_bytes))

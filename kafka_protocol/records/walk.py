@@ -1,7 +1,7 @@
 """Walks over the records of a batch without holding them, for facts about each record.
 
-A record that is inflated in several pieces is walked over piece by piece, so that the memory for a
-batch does not depend on its inflated size.
+A record that is inflated in several pieces is walked over piece by piece. So the memory for a batch
+does not depend on its inflated size.
 """
 
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from kafka_protocol.records.compression import MAX_INFLATED_BYTES, inflated
 from kafka_protocol.wire.primitives import continue_zigzag, read_zigzag
 
 HEADERS_MAX: Final = 524_288
-"""Of all records of a batch. As many fit in the default `max.message.bytes` uncompressed; each
-takes about a microsecond."""
+"""Bound of all headers of a batch (inclusive). This many fit in the default `max.message.bytes`
+uncompressed; each takes about a microsecond."""
 
 _LENGTH_BYTES_MAX: Final = 5
 
@@ -39,7 +39,7 @@ def body_of(buf: Buffer, position: int) -> tuple[BatchHeader, memoryview]:
     """Header and records, as they are stored, of the batch at `position`.
 
     Raises:
-        InvalidRecordError: it is no whole batch of today's format.
+        InvalidRecordError: It is no whole batch of today's format.
     """
     header = read_header(buf, position)
     end = position + header.size_bytes
@@ -54,9 +54,9 @@ class Window:
     """A place in inflated records that moves on: what lies behind it is let go.
 
     Attributes:
-        data: bytes from some place of the stream on.
-        pos: the place, in `data`; never behind its end.
-        taken_bytes: of the stream so far.
+        data: Bytes from some place of the stream on.
+        pos: The place, in `data`; never behind its end.
+        taken_bytes: Of the stream so far.
     """
 
     __slots__ = ("_pieces", "data", "pos", "taken_bytes")
@@ -91,7 +91,7 @@ class Window:
         """Move on by `size` bytes, which are not held.
 
         Raises:
-            InvalidRecordError: the stream ends before.
+            InvalidRecordError: The stream ends before.
         """
         left = size - (len(self.data) - self.pos)
         while left > 0:
@@ -127,15 +127,15 @@ def glimpse_records(
     """Walk over the records of the batch at `position`; its checksum is not looked at.
 
     Args:
-        buf: holds the whole batch.
-        position: of the batch's first byte.
-        max_inflated_bytes: most that compressed records may inflate to.
+        buf: Holds the whole batch.
+        position: Of the batch's first byte.
+        max_inflated_bytes: Most that compressed records may inflate to.
 
     Raises:
-        InvalidRecordError: the records contradict themselves, the header's count or the bytes.
-        InflatedTooLargeError: more than `max_inflated_bytes`.
-        TooManyHeadersError: more than `HEADERS_MAX`.
-        UnsupportedCodecError: the codec bits mean nothing.
+        InvalidRecordError: The records contradict themselves, the header's count or the bytes.
+        InflatedTooLargeError: More than `max_inflated_bytes`.
+        TooManyHeadersError: More than `HEADERS_MAX`.
+        UnsupportedCodecError: The codec bits mean nothing.
     """
     header, body = body_of(buf, position)
     window = Window(inflated(header.codec, body, max_bytes=max_inflated_bytes))
@@ -146,7 +146,7 @@ def glimpses(window: Window, header: BatchHeader) -> Iterator[Glimpse]:
     """Walk over the records in a window, all of which belong to the batch of this header.
 
     Raises:
-        As `glimpse_records`, and what the window's stream does.
+        The errors of `glimpse_records`, and those of the window's stream.
     """
     with window.refusing():
         yield from _walk(window, header)

@@ -5,8 +5,8 @@
     answer = response(ApiKey.PRODUCE)
     parts = answer.encode_parts(answer.cls(responses=[...]), 13)
 
-A message's schema is parsed when the message is first asked for, and compiled to functions when a
-version of it is first decoded or encoded (about 1 ms each): a start costs only what it uses.
+A message's schema is parsed at the first request for the message. It is compiled to functions when
+a version is first decoded or encoded (about 1 ms each). So a start pays only for its messages.
 
 Null for a field that is not nullable in a version is a mistake of the caller and fails as such.
 Fields that a version lacks are not written, and read as their default.
@@ -76,7 +76,7 @@ class Message:
         return f"<{self.name} {self.min_version}-{self.max_version}>"
 
     def is_flexible(self, version: int) -> bool:
-        """Whether the version has compact lengths and tagged sections."""
+        """True if the version has compact lengths and tagged sections."""
         return self.flexible_from is not None and version >= self.flexible_from
 
     def decode(self, buf: Buffer, version: int, offset: int = 0) -> tuple[Any, int]:
@@ -88,7 +88,7 @@ class Message:
             The value, and the position after it: bytes that follow are the caller's matter.
 
         Raises:
-            MalformedMessageError: the bytes are no such message, or the version is unknown.
+            MalformedMessageError: The bytes are no such message, or the version is unknown.
         """
         decoder = self._decoders.get(version)
         if decoder is None:
@@ -107,8 +107,8 @@ class Message:
         """Encode to one piece of bytes.
 
         Raises:
-            ValueError: no such version.
-            TypeError: the value holds record data that is not in memory.
+            ValueError: No such version.
+            TypeError: The value holds record data that is not in memory.
         """
         parts = self.encode_parts(value, version)
         return b"".join(parts)
@@ -117,7 +117,7 @@ class Message:
         """Encode to a gather list: record data stays where it is, parts of a Gather as they are.
 
         Raises:
-            ValueError: no such version.
+            ValueError: No such version.
         """
         encoder = self._encoders.get(version)
         if encoder is None:
@@ -132,7 +132,7 @@ class Message:
         """`encode_parts` in steps, for what may be long.
 
         Raises:
-            ValueError: no such version.
+            ValueError: No such version.
         """
         encoder = self._step_encoders.get(version)
         if encoder is None:
@@ -147,10 +147,10 @@ class Message:
         """Encode one struct of an array of the message, for an `EncodedArray`.
 
         Args:
-            array: the attribute that holds the array, of an inner one behind that of the outer
+            array: The attribute that holds the array, of an inner one behind that of the outer
                 one: `topics.partitions`.
-            element: without record data.
-            version: of the message.
+            element: Without record data.
+            version: Of the message.
         """
         encoder = self._element_encoders.get((array, version))
         if encoder is None:
@@ -190,7 +190,7 @@ def message(name: str) -> Message:
     """The message, record or header of this name.
 
     Raises:
-        KeyError: there is no schema of it.
+        KeyError: There is no schema of it.
     """
     family = FAMILIES.get(name)
     if family is not None:
@@ -208,7 +208,7 @@ def request(api_key: int) -> Message:
     """The request of an API.
 
     Raises:
-        ValueError: no such API.
+        ValueError: No such API.
     """
     return Message(schemas_of(ApiKey(api_key).name).REQUEST)
 
@@ -218,7 +218,7 @@ def response(api_key: int) -> Message:
     """The response of an API.
 
     Raises:
-        ValueError: no such API.
+        ValueError: No such API.
     """
     return Message(schemas_of(ApiKey(api_key).name).RESPONSE)
 

@@ -1,12 +1,12 @@
 """Compiles a struct at one version to one Python function that decodes it.
 
-The function is straight code: runs of fixed-size fields are read by one `struct.Struct`, together
-with the length byte that follows them; loops and nested structs stand inline. No length is trusted:
-an array must fit what is left of the buffer with the smallest size its elements can have, and all
-arrays of one message share a budget of elements, as its tagged fields do (`element_caps`).
+The function is straight code. Runs of fixed-size fields are read by one `struct.Struct`, together
+with the length byte that follows them; loops and nested structs are inline. No length is trusted.
+An array must fit the rest of the buffer with the smallest size that its elements can have. All
+arrays of one message share a budget of elements, and so do its tagged fields (`element_caps`).
 
 The generated function takes (buf, pos) and returns (value, end position). It raises
-MalformedMessageError, and lets IndexError, struct.error and UnicodeDecodeError out where the buffer
+MalformedMessageError. It also raises IndexError, struct.error or UnicodeDecodeError if the buffer
 ends early or text is no UTF-8; `codec.Message` turns those into MalformedMessageError too.
 """
 
@@ -36,12 +36,12 @@ def compile_decoder(
     """Compile the decode function of `struct` at `version`.
 
     Args:
-        struct: the schema.
-        cls: class of its values.
-        version: which.
-        flexible: it has compact lengths and tagged sections.
-        name: of the message, for errors.
-        cap: elements that its arrays may have together.
+        struct: The schema.
+        cls: Class of its values.
+        version: Which.
+        flexible: It has compact lengths and tagged sections.
+        name: Of the message, for errors.
+        cap: Elements that its arrays may have together.
 
     Returns:
         A function (buf, pos) -> (value, end). Any: it is made at run time.

@@ -1,8 +1,8 @@
 """Compiles a struct at one version to one Python function that encodes it.
 
-The function appends to one bytearray; runs of fixed-size fields, with the length that follows them
-and an empty tagged section, are packed by one `struct.Struct`. Record data is not copied: the
-bytearray so far and the record parts go to the gather list, and a new bytearray begins.
+The function appends to one bytearray. One `struct.Struct` packs a run of fixed-size fields, with
+the length that follows them and an empty tagged section. Record data is not copied: the bytearray
+so far and the record parts go to the gather list, and a new bytearray begins.
 
 The generated function takes (value, out, parts) and returns the bytearray that ends the message.
 """
@@ -35,8 +35,8 @@ class Gather:
     """Record data in several parts, to be sent in this order.
 
     Attributes:
-        parts: bytes-like objects, or any object with an int `size_bytes` (a region of a file).
-        size_bytes: of all parts together.
+        parts: Bytes-like objects, or any object with an int `size_bytes` (a region of a file).
+        size_bytes: Of all parts together.
     """
 
     __slots__ = ("parts", "size_bytes")
@@ -77,7 +77,7 @@ class EncodedArray:
     """An array of structs that are encoded already, by `Message.encode_element` of that version.
 
     Attributes:
-        data: the elements one behind the other, without their count.
+        data: The elements one behind the other, without their count.
     """
 
     __slots__ = ("_count", "data")

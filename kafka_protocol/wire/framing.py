@@ -40,12 +40,12 @@ class RequestHeader(NamedTuple):
 def read_request_header(frame: Buffer) -> RequestHeader:
     """Read the header of a request frame (without its size field).
 
-    Unknown api keys and versions pass: the caller decides. Of an ApiVersions request newer than
-    we know only the fields before the tagged section are read. As in Kafka any negative length of
-    the client id means null, and bytes of it that are no UTF-8 are replaced: it is a label only.
+    Unknown api keys and versions pass: the caller decides. Of an ApiVersions request with a newer
+    version only the fields before the tagged section are read. As in Kafka, any negative length of
+    the client id means null, and bytes that are no UTF-8 are replaced, since it is only a label.
 
     Raises:
-        MalformedMessageError: the header is cut short.
+        MalformedMessageError: The header is cut short.
     """
     try:
         api_key, api_version, correlation_id, length = _FIXED.unpack_from(frame, 0)
@@ -81,9 +81,9 @@ def response_parts(
     """Put the frame's size and the response header in front of an encoded body.
 
     Args:
-        correlation_id: the request's.
+        correlation_id: The request's.
         header_version: 0, or 1 with an empty tagged section.
-        body_parts: what `Message.encode_parts` returned.
+        body_parts: Result of `Message.encode_parts`.
 
     Returns:
         The parts to send, size prefix first, and the bytes of them all.

@@ -1,7 +1,7 @@
-"""Variable-length integers, tagged sections and uuids: what schemas are made of.
+"""Variable-length integers, tagged sections and uuids: the primitives of schemas.
 
-All readers check before they allocate and raise `MalformedMessageError` (or IndexError at the end
-of the buffer, which the codec's and framing's outer layer turns into it).
+All readers check before they allocate, and raise `MalformedMessageError`. At the end of the buffer
+they may raise IndexError, which the outer layers (codec, framing) turn into it.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -39,8 +39,8 @@ def read_uvarint(buf: Buffer, position: int) -> tuple[int, int]:
         The value and the position after it.
 
     Raises:
-        MalformedMessageError: it continues past 5 bytes.
-        IndexError: the buffer ends inside it.
+        MalformedMessageError: It continues past 5 bytes.
+        IndexError: The buffer ends inside it.
     """
     value = buf[position]
     if value < 0x80:
@@ -88,8 +88,8 @@ def read_zigzag(buf: Buffer, position: int, max_bytes: int = 5) -> tuple[int, in
         The value and the position after it.
 
     Raises:
-        MalformedMessageError: it continues past `max_bytes`.
-        IndexError: the buffer ends inside it.
+        MalformedMessageError: It continues past `max_bytes`.
+        IndexError: The buffer ends inside it.
     """
     return continue_zigzag(buf, position + 1, buf[position], max_bytes)
 
@@ -119,7 +119,7 @@ def uuid_from_any_text(text: str) -> bytes:
     """Read a uuid that a person copied: Kafka's text form, or 32 hexadecimal digits.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: It is neither.
     """
     digits = text.replace("-", "")
     if len(digits) == 2 * UUID_SIZE:
@@ -134,7 +134,7 @@ def uuid_from_text(text: str) -> bytes:
     """Read Kafka's text form of a uuid.
 
     Raises:
-        ValueError: not 22 characters of base64url.
+        ValueError: Not 22 characters of base64url.
     """
     try:
         value = urlsafe_b64decode(text + "==") if len(text) == 22 else b""

@@ -1,9 +1,9 @@
 """The grammar of schema lines: text to tables of structs and fields.
 
-A line is `key Name kind versions fN cap | fields`: kind is `req` or `rsp` (absent for records,
-whose key may be `-`), `fN` the first flexible version, `f-` none, cap how many elements a request
-with arrays may have (`element_caps`). A field is `Name:type`, then in this order, each only where
-it applies:
+A line is `key Name kind versions fN cap | fields`. The kind is `req` or `rsp`; it is absent for
+records, whose key may be `-`. `fN` is the first flexible version, `f-` none. The cap is the maximum
+number of elements of a request with arrays (`element_caps`). A field is `Name:type`, then in this
+order, each only where it applies:
 
     ?  ?7+        nullable (only in those versions)
     @T  @T(7+)    tagged with tag T (only in those versions, else in its place)
@@ -47,8 +47,6 @@ _LAST = 0x7FFF
 class Cap(NamedTuple):
     """A cap and its reason.
 
-    How many elements the arrays of one message may have together.
-
     Nested arrays with true counts in a frame of 100 MiB make hundreds of millions of objects. Each
     API has the cap that its largest sensible request needs, so that a hostile one costs no more
     memory than that. The schema of a request names the cap. A request above it is malformed, and
@@ -57,8 +55,8 @@ class Cap(NamedTuple):
     DIFFERS: Kafka has no such caps.
 
     Attributes:
-        elements: of all arrays of a request together, nested ones too (inclusive).
-        reason: what an honest client asks for at most.
+        elements: Maximum for all arrays of a request together, nested ones too (inclusive).
+        reason: The largest request of an honest client.
     """
 
     elements: int
@@ -166,9 +164,9 @@ class Schema:
     """One parsed line.
 
     Attributes:
-        api_key: number in front of the line, None for `-`.
-        flexible_from: first flexible version, None if there is none.
-        elements_max: of all its arrays together.
+        api_key: Number in front of the line, None for `-`.
+        flexible_from: First flexible version, None if there is none.
+        elements_max: Of all its arrays together.
     """
 
     name: str
@@ -189,7 +187,7 @@ def parse_schema(line: str) -> Schema:
     """Parse one schema line.
 
     Raises:
-        ValueError: the line does not follow the grammar.
+        ValueError: The line does not follow the grammar.
     """
     head = _head_of(line)
     name = head["name"] + {"req": "Request", "rsp": "Response", None: ""}[head["kind"]]

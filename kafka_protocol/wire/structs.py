@@ -38,7 +38,7 @@ def nested_struct(kind: FieldType) -> StructType | None:
 
 
 def is_shared(field: Field) -> bool:
-    """Whether the field's absent value is the shared one: a tagged struct without lists."""
+    """True if the field's absent value is the shared one: a tagged struct without lists."""
     return (
         field.tag is not None
         and field.default is Default.MADE
@@ -80,9 +80,9 @@ def default_source(field: Field, cls: Any, namespace: dict[str, Any]) -> str:
     """Write Python source for a field's absent value, adding the names it needs.
 
     Args:
-        field: which field.
-        cls: the class the field belongs to.
-        namespace: globals of the function the source goes into.
+        field: Which field.
+        cls: The class the field belongs to.
+        namespace: Globals of the function the source goes into.
     """
     if field.default is not Default.MADE:
         return repr(field.default)

@@ -48,7 +48,7 @@ class Transactions:
     """State of transactions during one walk over a log.
 
     Attributes:
-        kept: entries for the transaction index of the segment being written: aborted transactions
+        kept: Entries for the transaction index of the segment being written: aborted transactions
             with batches in it. The writer removes them.
     """
 
@@ -58,7 +58,7 @@ class Transactions:
         """Begin a walk.
 
         Args:
-            aborted: all aborted transactions in the range, in any order.
+            aborted: All aborted transactions in the range, in any order.
         """
         self._coming = [(entry.first_offset, entry) for entry in aborted]
         heapq.heapify(self._coming)
@@ -92,11 +92,11 @@ class Transactions:
         """Take a control batch; returns whether it is no longer needed.
 
         Args:
-            header: of the batch.
-            kind: type of its record, None if it was emptied before.
+            header: Of the batch.
+            kind: Type of its record, None if it was emptied before.
 
         Raises:
-            InvalidRecordError: it aborts data that no index lists and that was taken as committed.
+            InvalidRecordError: It aborts data that no index lists and that was taken as committed.
         """
         self._begin_up_to(header.last_offset)
         if kind is None:
@@ -123,7 +123,7 @@ def marker_kind(batch: Buffer, header: BatchHeader) -> int | None:
     """Return the type of a control batch's record: -1 without such a key, None if it is empty.
 
     Raises:
-        InvalidRecordError: the records contradict themselves.
+        InvalidRecordError: The records contradict themselves.
     """
     if not header.record_count:
         return None
@@ -138,8 +138,8 @@ class Written(NamedTuple):
     """A batch for the new segment.
 
     Attributes:
-        header: as it is written.
-        data: the whole batch.
+        header: The new header.
+        data: The whole batch.
     """
 
     header: BatchHeader
@@ -150,10 +150,10 @@ class _Kept(NamedTuple):
     """Kept records of a chunk.
 
     Attributes:
-        data: the chunk, inflated.
-        spans: first byte (inclusive) and end (exclusive) of runs of records.
-        number: count of kept records.
-        has_tombstones: one of them has no value.
+        data: The chunk, inflated.
+        spans: First byte (inclusive) and end (exclusive) of runs of records.
+        number: Count of kept records.
+        has_tombstones: At least one kept record has no value.
     """
 
     data: bytes
@@ -167,12 +167,12 @@ class BatchFilter:
     """Decides on one batch after the other, in the order of the log.
 
     Attributes:
-        newest: newest offset of each key.
-        transactions: of this walk.
-        now_ms: wall clock.
-        delete_retention_ms: how long tombstones are kept after the pass that first reads them.
-        round_end: end of the cleanable part (exclusive); the batch before it is kept.
-        producers: last batch by producer id.
+        newest: Newest offset of each key.
+        transactions: Of this walk.
+        now_ms: Wall clock.
+        delete_retention_ms: How long tombstones are kept after the pass that first reads them.
+        round_end: End of the cleanable part (exclusive); the batch before it is kept.
+        producers: Last batch by producer id.
     """
 
     newest: OffsetMap
@@ -188,11 +188,11 @@ class BatchFilter:
         """Return the batch to write; None to drop it.
 
         Args:
-            header: of the batch.
-            batch: all its bytes, with a valid checksum.
+            header: Of the batch.
+            batch: All its bytes, with a valid checksum.
 
         Raises:
-            InvalidRecordError, InflatedTooLargeError, UnsupportedCodecError: it cannot be inflated.
+            InvalidRecordError, InflatedTooLargeError, UnsupportedCodecError: It cannot be inflated.
         """
         self._begins_epoch = header.partition_leader_epoch > self._epoch
         self._epoch = max(self._epoch, header.partition_leader_epoch)
@@ -230,7 +230,7 @@ class BatchFilter:
         return self._rewritten(header, kept, number, horizon=wants_horizon)
 
     def _is_over(self, header: BatchHeader) -> bool:
-        """Whether the delete horizon of the batch has passed."""
+        """True if the delete horizon of the batch has passed."""
         return header.has_delete_horizon and header.base_timestamp <= self.now_ms
 
     def _selected(self, header: BatchHeader, batch: Buffer) -> Iterator[_Kept]:
@@ -347,7 +347,7 @@ def _moved_base_timestamp(kept: _Kept, shift: int) -> bytes:
     """Return the kept records for a batch whose base timestamp is `shift` ms lower.
 
     Raises:
-        InvalidRecordError: a delta exceeds its range.
+        InvalidRecordError: A delta exceeds its range.
     """
     out = bytearray()
     for delta, attributes, rest, stop in _timestamps(kept):

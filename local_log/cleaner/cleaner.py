@@ -60,7 +60,7 @@ class CleanedLogs(Protocol):
         """Every open log."""
 
     def is_open(self, log: PartitionLog) -> bool:
-        """Whether a log is still open."""
+        """True if a log is still open."""
 
     def cleaned_to(self, tp: TopicPartition) -> int | None:
         """Return the offset in the cleaner's checkpoint."""
@@ -77,14 +77,14 @@ class CleanerFacts:
     """Facts for metrics, of the last pass unless said otherwise.
 
     Attributes:
-        dirty_ratio: of the dirtiest log, at the last check.
-        delay_ms: by how much the oldest record exceeds `max.compaction.lag.ms`, at the last check.
-        recopy_ratio: bytes written per byte read.
-        map_use: used part of the map of keys.
-        clean_ms: duration of the pass.
-        checked_ms: monotonic time of the last check; None before the first.
-        failures: attempts in a row that crashed the process.
-        passes, read_bytes, written_bytes: of all passes.
+        dirty_ratio: Of the dirtiest log, at the last check.
+        delay_ms: By how much the oldest record exceeds `max.compaction.lag.ms`, at the last check.
+        recopy_ratio: Bytes written per byte read.
+        map_use: Used part of the map of keys.
+        clean_ms: Duration of the pass.
+        checked_ms: Monotonic time of the last check; None before the first.
+        failures: Attempts in a row that crashed the process.
+        passes, read_bytes, written_bytes: Of all passes.
     """
 
     dirty_ratio: float = 0.0
@@ -104,8 +104,8 @@ class NotedLog:
     """State of a log at one moment: noted on the loop, its files read on a pool thread.
 
     Attributes:
-        segments: all of them, the last one active.
-        active_bytes: size of the active one, up to the log end.
+        segments: All of them, the last one active.
+        active_bytes: Size of the active one, up to the log end.
     """
 
     log: PartitionLog
@@ -135,7 +135,7 @@ class NotedLog:
         """Return the cleanable part; on a pool thread.
 
         Raises:
-            OSError: a file cannot be read, or was deleted meanwhile.
+            OSError: A file cannot be read, or was deleted meanwhile.
         """
         config = self.config
         needs_first = config.max_compaction_lag_ms != LONG_MAX
@@ -173,7 +173,7 @@ class NotedLog:
         """Make the job for the cleaner process; on a pool thread.
 
         Raises:
-            OSError: a file cannot be read, or was deleted meanwhile.
+            OSError: A file cannot be read, or was deleted meanwhile.
         """
         config, disk, segments, ahead = self.config, self.log.disk, [], []
         for segment, following in pairwise(self.segments):
@@ -219,9 +219,9 @@ class _Retry:
     """A log whose last pass failed.
 
     Attributes:
-        at_ms: monotonic time of the next attempt.
-        failures: in a row.
-        losses: those of them that crashed the process.
+        at_ms: Monotonic time of the next attempt.
+        failures: Number of consecutive failures.
+        losses: Number of these failures that crashed the process.
     """
 
     at_ms: int
@@ -234,7 +234,7 @@ class LogCleaner:
     """The cleaner of one broker; on the loop.
 
     Attributes:
-        facts: for metrics.
+        facts: For metrics.
     """
 
     def __init__(
@@ -247,10 +247,10 @@ class LogCleaner:
         """Take the parts; `start` begins the work.
 
         Args:
-            logs: all logs.
-            settings: returns the present ones.
-            ports: of the process.
-            worker: runs the passes.
+            logs: All logs.
+            settings: Returns the present ones.
+            ports: Of the process.
+            worker: Runs the passes.
         """
         self._logs, self._settings, self._worker = logs, settings, worker
         self._disk, self._clock, self._rng = ports.disk, ports.clock, ports.rng
@@ -277,7 +277,7 @@ class LogCleaner:
 
     @property
     def is_working(self) -> bool:
-        """Whether a check or a pass is in progress."""
+        """True if a check or a pass is in progress."""
         return self._runner.is_running
 
     def look(self) -> None:
@@ -344,7 +344,7 @@ class LogCleaner:
         yield OnPool(self._pool, self._worker.collect)
 
     def _continues(self) -> bool:
-        """Whether a pass may begin: not during the delay after a crash of the process."""
+        """True if a pass may begin: not during the delay after a crash of the process."""
         return not self._is_stopped and self._clock.monotonic_ms() >= self._retry_process_ms
 
     def _find_due(self) -> Work[list[PartitionLog]]:

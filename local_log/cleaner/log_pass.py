@@ -52,10 +52,10 @@ class CleanerSettings:
 
     Attributes:
         is_enabled: `log.cleaner.enable`.
-        backoff_ms: pause while no log is due.
-        map_bytes: memory for keys, with the load factor applied.
-        buffer_bytes: size of one read.
-        bytes_per_second: of reads and writes together; 0: no limit.
+        backoff_ms: Pause while no log is due.
+        map_bytes: Memory for keys, with the load factor applied.
+        buffer_bytes: Size of one read.
+        bytes_per_second: Of reads and writes together; 0: no limit.
     """
 
     is_enabled: bool = True
@@ -69,13 +69,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
     """One pass over one log.
 
     Attributes:
-        number: of the job; in every answer.
-        token: part of the names of new files, so that they differ from those of an older process.
-        segments: from the first one to the first uncleanable offset.
-        ahead: those after them, the active one up to its end; read only for markers.
-        first_dirty: everything below is clean.
-        aborted: base offsets of segments with a transaction index.
-        producers: packed by `last_batches`.
+        number: Of the job; in every answer.
+        token: Part of the names of new files, so that they differ from those of an older process.
+        segments: From the first one to the first uncleanable offset.
+        ahead: Segments after `segments`, the active one up to its end; read only for markers.
+        first_dirty: Everything below is clean.
+        aborted: Base offsets of segments with a transaction index.
+        producers: Packed by `last_batches`.
     """
 
     number: int
@@ -98,12 +98,12 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
     """Some neighbouring segments were cleaned into a new one, whose files are beside them.
 
     Attributes:
-        old: base offsets of the segments.
-        old_bytes: their total size, from the job.
-        size_bytes: of the new one, which has the base offset of the first.
-        max_timestamp, offset_of_max_timestamp, first_timestamp: of its batches; -1, its base
+        old: Base offsets of the segments.
+        old_bytes: Their total size, from the job.
+        size_bytes: Of the new one, which has the base offset of the first.
+        max_timestamp, offset_of_max_timestamp, first_timestamp: Of its batches; -1, its base
             offset and -1 without any.
-        has_aborted: it has a transaction index.
+        has_aborted: It has a transaction index.
         is_changed: False if it would equal the only old one; it was dropped then.
     """
 
@@ -131,9 +131,9 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     """The pass is complete.
 
     Attributes:
-        cleaned_to: everything below is clean (exclusive).
-        map_use: used part of the map of keys, 0 to 1.
-        keys_left: the map had no room for all keys; another pass continues.
+        cleaned_to: Everything below is clean (exclusive).
+        map_use: Used part of the map of keys, 0 to 1.
+        keys_left: The map had no room for all keys; another pass continues.
     """
 
     number: int
@@ -152,9 +152,9 @@ class LogPass:
     """Executes one job; used once.
 
     Args:
-        job: the job.
-        disk: of the log.
-        moved: called with the number of bytes just read or written; may wait, and may raise to end
+        job: The job.
+        disk: Of the log.
+        moved: Called with the number of bytes just read or written; may wait, and may raise to end
             the pass.
     """
 
@@ -171,8 +171,8 @@ class LogPass:
             A `Group` for each new segment, durable except for its names; finally a `Done`.
 
         Raises:
-            DamagedBatchError: names file and byte.
-            OSError: a file cannot be read or written, or was deleted.
+            DamagedBatchError: Names file and byte.
+            OSError: A file cannot be read or written, or was deleted.
         """
         try:
             yield from self._run()
@@ -364,7 +364,7 @@ def _look_ahead(
     last stable offset is above the transaction, so the marker exists.
 
     Raises:
-        InvalidRecordError: one is aborted, and no index lists it.
+        InvalidRecordError: One is aborted, and no index lists it.
     """
     waiting = transactions.undecided
     while waiting:

@@ -33,10 +33,10 @@ class OffsetMap:
     """Filled by one walk over the dirty part of a log, then read for each record.
 
     Attributes:
-        offsets: by key, the newest offset.
-        latest_offset: end of the walk (inclusive); later records are not in the map.
-        used_bytes: memory of the entries.
-        bytes_max: limit of it.
+        offsets: By key, the newest offset.
+        latest_offset: End of the walk (inclusive); later records are not in the map.
+        used_bytes: Memory of the entries.
+        bytes_max: Limit of it.
     """
 
     __slots__ = ("bytes_max", "latest_offset", "offsets", "used_bytes")
@@ -56,17 +56,17 @@ class OffsetMap:
         """Note the keys of one batch, or of one chunk of it.
 
         Args:
-            data: its records, inflated.
-            count: number of records.
-            base_offset: of the batch.
-            start: offsets below it were cleaned before and are ignored.
+            data: Its records, inflated.
+            count: Number of records.
+            base_offset: Of the batch.
+            start: Offsets below it were cleaned before and are ignored.
 
         Returns:
             False if there is no room for a further key: that record and all later ones are not
                 noted. The first key always fits.
 
         Raises:
-            InvalidRecordError: the records contradict themselves or the count.
+            InvalidRecordError: The records contradict themselves or the count.
         """
         offsets = self.offsets
         for _, offset_delta, key, _ in records_in(data, count):
@@ -86,14 +86,14 @@ def records_in(data: bytes, count: int) -> Iterator[tuple[int, int, bytes | None
     """Iterate over whole records, decoding only what compaction needs.
 
     Args:
-        data: the records of one batch, or of one chunk of it, inflated.
-        count: number of records.
+        data: The records of one batch, or of one chunk of it, inflated.
+        count: Number of records.
 
     Yields:
         First byte, offset delta, key, and whether it has a value.
 
     Raises:
-        InvalidRecordError: the records contradict themselves or the count.
+        InvalidRecordError: The records contradict themselves or the count.
     """
     size = len(data)
     if not 0 <= count * 7 <= size:
@@ -141,16 +141,16 @@ def whole_records(pieces: Iterator[bytes], count: int) -> Iterator[tuple[bytes, 
     """Cut inflated records into chunks of whole ones.
 
     Args:
-        pieces: the records of one batch.
-        count: number of records in the header.
+        pieces: The records of one batch.
+        count: Number of records in the header.
 
     Yields:
         A chunk, and its number of records. Records in one piece, or of at most `CHUNK_BYTES`
         together, are one chunk, unchecked.
 
     Raises:
-        InvalidRecordError: the records contradict themselves or the count.
-        InflatedTooLargeError: a record exceeds `RECORD_BYTES_MAX`.
+        InvalidRecordError: The records contradict themselves or the count.
+        InflatedTooLargeError: A record exceeds `RECORD_BYTES_MAX`.
     """
     window = Window(pieces)
     if not window.need(max(len(window.data), CHUNK_BYTES) + 1):

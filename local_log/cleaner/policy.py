@@ -1,8 +1,8 @@
 """Chooses the next log to clean, how far, and which segments are merged. Pure.
 
 A log is clean below the offset in its checkpoint, and dirty above. It can be cleaned up to the
-first offset that must not change yet: the active segment, uncommitted or undecided records, records
-not yet on the disk, and those younger than `min.compaction.lag.ms`.
+first offset that must not change yet. These are the active segment, records that are uncommitted,
+undecided or not yet on the disk, and records younger than `min.compaction.lag.ms`.
 
 Source: Apache Kafka 4.3 for the order of the rules.
 """
@@ -21,11 +21,11 @@ class SourceSegment(msgspec.Struct, frozen=True):
     """The cleaner's view of a segment.
 
     Attributes:
-        base_offset: first offset, inclusive.
-        end_offset: base offset of the next segment, exclusive.
-        index_bytes, time_index_bytes: size of its indexes; read only for a pass.
-        first_timestamp: of its first batch; read only with `max.compaction.lag.ms`.
-        max_timestamp: read only with `min.compaction.lag.ms`.
+        base_offset: First offset, inclusive.
+        end_offset: Base offset of the next segment, exclusive.
+        index_bytes, time_index_bytes: Size of its indexes; read only for a pass.
+        first_timestamp: Of its first batch; read only with `max.compaction.lag.ms`.
+        max_timestamp: Read only with `min.compaction.lag.ms`.
     """
 
     base_offset: int
@@ -41,13 +41,13 @@ class Range(NamedTuple):
     """The cleanable part of a log.
 
     Attributes:
-        first_dirty: everything below is clean.
-        first_uncleanable: exclusive end, at a segment boundary.
-        clean_bytes: size of the part below `first_dirty`.
-        cleanable_bytes: size of the part between both.
-        delay_ms: by how much its oldest dirty record exceeds `max.compaction.lag.ms`; 0: it does
+        first_dirty: Everything below is clean.
+        first_uncleanable: Exclusive end, at a segment boundary.
+        clean_bytes: Size of the part below `first_dirty`.
+        cleanable_bytes: Size of the part between both.
+        delay_ms: By how much its oldest dirty record exceeds `max.compaction.lag.ms`; 0: it does
             not.
-        resets: the checkpoint does not fit this log and must be written again.
+        resets: The checkpoint does not fit this log and must be written again.
     """
 
     first_dirty: int
@@ -64,7 +64,7 @@ class Range(NamedTuple):
         return self.cleanable_bytes / total if total else 0.0
 
     def is_due(self, config: LogConfig) -> bool:
-        """Whether it should be cleaned now."""
+        """True if it should be cleaned now."""
         if not self.cleanable_bytes:
             return False
         return self.delay_ms > 0 or self.dirty_ratio > config.min_cleanable_dirty_ratio
@@ -83,13 +83,13 @@ def cleanable(
     """Find the part of a log that can be cleaned now.
 
     Args:
-        segments: the closed ones, oldest first.
-        config: of the log.
-        now_ms: wall clock.
-        log_start_offset: first readable offset.
-        log_end_offset: exclusive.
-        stable_end: last stable offset; transactions above are undecided.
-        cleaned_to: offset in the checkpoint, None without an entry.
+        segments: The closed ones, oldest first.
+        config: Of the log.
+        now_ms: Wall clock.
+        log_start_offset: First readable offset.
+        log_end_offset: Exclusive.
+        stable_end: Last stable offset; transactions above are undecided.
+        cleaned_to: Offset in the checkpoint, None without an entry.
     """
     resets = cleaned_to is not None and not log_start_offset <= cleaned_to <= log_end_offset
     first_dirty = log_start_offset if cleaned_to is None or resets else cleaned_to

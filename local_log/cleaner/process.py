@@ -57,7 +57,7 @@ class Alive(msgspec.Struct, frozen=True, tag="alive"):
     """The process works; sent once a second during a job, also while it waits for a disk.
 
     Attributes:
-        steps: grows as the pass proceeds.
+        steps: Grows as the pass proceeds.
     """
 
     number: int
@@ -68,8 +68,8 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     """The pass ended early.
 
     Attributes:
-        is_damage: a batch is damaged, so another attempt would fail, too.
-        reason: for people, with file and byte.
+        is_damage: A batch is damaged, so another attempt would fail, too.
+        reason: For people, with file and byte.
     """
 
     number: int
@@ -99,7 +99,7 @@ class WorkerLostError(TidemarkError):
     """The process ended during a job, or was silent for too long.
 
     Attributes:
-        in_job: it had begun the job, which may be the cause.
+        in_job: It had begun the job, which may be the cause.
     """
 
     def __init__(self, message: str, *, in_job: bool = False) -> None:
@@ -150,7 +150,7 @@ class ProcessWorker:
         """Begin a job; starts a process if there is none.
 
         Raises:
-            WorkerLostError: no process can be started.
+            WorkerLostError: No process can be started.
         """
         self.collect()
         self._number, self._unanswered = job.number, job
@@ -189,7 +189,7 @@ class ProcessWorker:
         """Wait for the next answer; answers to earlier jobs are skipped.
 
         Raises:
-            WorkerLostError: the process ended or is silent.
+            WorkerLostError: The process ended or is silent.
         """
         while True:
             line, found, rest = self._buffer.partition(b"\n")
@@ -287,7 +287,7 @@ class Link:
         """Wait for the next job; None if none arrives in this time.
 
         Raises:
-            LinkEnded: the broker closed the link.
+            LinkEnded: The broker closed the link.
         """
         while (end := self._buffer.find(b"\n") + 1) == 0:
             if not self._is_readable(wait_ms):
@@ -310,7 +310,7 @@ class Link:
         """Send one answer.
 
         Raises:
-            LinkEnded: the broker closed the link.
+            LinkEnded: The broker closed the link.
         """
         try:
             with self._mutex:
@@ -322,7 +322,7 @@ class Link:
         """Wait; ends with the link.
 
         Raises:
-            LinkEnded: the broker closed the link; it sends no job during another one.
+            LinkEnded: The broker closed the link; it sends no job during another one.
         """
         if self._is_readable(wait_ms):
             raise LinkEnded
@@ -335,7 +335,7 @@ class Pace:
     """Limits the rate of a pass, counts its steps, and ends it with the link.
 
     Attributes:
-        steps: see `Alive`.
+        steps: See `Alive`.
     """
 
     def __init__(self, job: Job, link: Link, clock: Clock) -> None:
@@ -347,7 +347,7 @@ class Pace:
         """Count bytes read or written, and wait for the rate.
 
         Raises:
-            LinkEnded: the broker closed the link.
+            LinkEnded: The broker closed the link.
         """
         self._bytes += size
         rate = self._job.settings.bytes_per_second
@@ -383,7 +383,7 @@ def serve(link: Link, disk: Disk, clock: Clock) -> None:
     """Execute jobs until none arrives for a minute.
 
     Raises:
-        LinkEnded: the broker closed the link.
+        LinkEnded: The broker closed the link.
     """
     pool = make_pool(THREAD, 1)
     while (job := link.next_job(IDLE_MS)) is not None:

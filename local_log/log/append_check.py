@@ -65,13 +65,13 @@ MESSAGE_TOO_LARGE a producer splits its batch.
 def check_framing(batch: Buffer) -> BatchHeader:
     """Check that the bytes are exactly one whole batch with a valid checksum.
 
-    The order is Kafka's, and decides the error of a batch with several faults: missing bytes are no
-    batch; an impossible length is a damaged one, whatever its size. DIFFERS: a few such lengths get
-    UNKNOWN_SERVER_ERROR from Kafka.
+    The order of the checks is Kafka's, and decides the error of a batch with several faults. A
+    batch with missing bytes is InvalidRecord; any impossible length is CorruptMessage. DIFFERS: a
+    few such lengths get UNKNOWN_SERVER_ERROR from Kafka.
 
     Raises:
-        InvalidRecord: no whole batch, an old message format, or more than one batch.
-        CorruptMessage: an unknown magic, an impossible length, a wrong checksum.
+        InvalidRecord: No whole batch, an old message format, or more than one batch.
+        CorruptMessage: An unknown magic, an impossible length, a wrong checksum.
     """
     size = len(batch)
     if size < LOG_OVERHEAD:
@@ -105,12 +105,12 @@ def next_given(
     """Return the next batch from a leader, checked alone; or why none can be written.
 
     Args:
-        batches: of the leader.
-        position: first byte not yet taken.
-        leader_epoch: of the leader; the leader itself may have later batches by now.
+        batches: Of the leader.
+        position: First byte not yet taken.
+        leader_epoch: Of the leader; the leader itself may have later batches by now.
 
     Raises:
-        CorruptMessage: the bytes are no batch, or a damaged one.
+        CorruptMessage: The bytes are no batch, or a damaged one.
     """
     left = len(batches) - position
     if not left:
@@ -215,8 +215,8 @@ class Checked(NamedTuple):
     """Facts about the records of a valid batch.
 
     Attributes:
-        max_timestamp: of the records.
-        size_bytes: of the records, inflated.
+        max_timestamp: Of the records.
+        size_bytes: Of the records, inflated.
     """
 
     max_timestamp: int
@@ -236,8 +236,8 @@ def check_records(
     uncompressed ones unchanged: readers then skip records.
 
     Raises:
-        InvalidRecord: with the wrong records.
-        InvalidTimestamp, TooManyRecords, InflatedTooLargeError, TooManyHeadersError: the batch
+        InvalidRecord: With the wrong records.
+        InvalidTimestamp, TooManyRecords, InflatedTooLargeError, TooManyHeadersError: The batch
             breaks a limit.
     """
     if header.record_count > OPENED_RECORDS_MAX:

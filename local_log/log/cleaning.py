@@ -50,9 +50,9 @@ class LogCleaning:
     """Compaction of one log.
 
     Attributes:
-        is_running: a pass reads the segments; retention leaves them alone.
-        is_spoilt: the log was truncated since the pass began.
-        uncleanable: why the log is not cleaned until the next start; "" if it is cleaned.
+        is_running: A pass reads the segments; retention leaves them alone.
+        is_spoilt: The log was truncated since the pass began.
+        uncleanable: Why the log is not cleaned until the next start; "" if it is cleaned.
     """
 
     __slots__ = (
@@ -119,8 +119,8 @@ class LogCleaning:
         """Do step 2; on a pool thread.
 
         Raises:
-            PassSpoiltError: the new segment must not be used.
-            LogClosed, KafkaStorageError: as `LogHealth.fail`.
+            PassSpoiltError: The new segment must not be used.
+            LogClosed, KafkaStorageError: From `LogHealth.fail`.
         """
         with self._watched():
             with self._mutex:
@@ -146,13 +146,13 @@ class LogCleaning:
         """Do step 3; on the loop.
 
         Args:
-            bases: base offsets of the old segments.
-            size_bytes: their total size, as read.
-            new: replaces them.
+            bases: Base offsets of the old segments.
+            size_bytes: Their total size, as read.
+            new: Replaces them.
 
         Raises:
-            PassSpoiltError: the old segments are no longer in the log.
-            LogClosed: the log was closed.
+            PassSpoiltError: The old segments are no longer in the log.
+            LogClosed: The log was closed.
         """
         with self._mutex:
             self._check()
@@ -178,7 +178,7 @@ class LogCleaning:
         On any thread. No effect if no step is unfinished.
 
         Raises:
-            LogClosed, KafkaStorageError: from `LogHealth.fail`. The steps are still to be done.
+            LogClosed, KafkaStorageError: From `LogHealth.fail`. The steps are still to be done.
         """
         with self._watched():
             if self._new is not None:
@@ -232,7 +232,7 @@ class LogCleaning:
             Files to be unlinked later.
 
         Raises:
-            KafkaStorageError: the disk failed.
+            KafkaStorageError: The disk failed.
         """
         self.is_spoilt = True
         self.uncleanable = ""
@@ -251,11 +251,11 @@ class LogCleaning:
     def remove_leftovers(self, token: str) -> None:
         """Unlink the files of a pass that ended early; on a pool thread.
 
-        Also files that are ready but not taken, the first ones first: in a log that continues, the
-        next start would put them in the place of newer records.
+        Files that are ready but not taken are unlinked as well, in the order of their making. If
+        they stayed, the next start would replace newer records by them.
 
         Raises:
-            LogClosed, KafkaStorageError: from `LogHealth.fail`.
+            LogClosed, KafkaStorageError: From `LogHealth.fail`.
         """
         with self._watched():
             with self._mutex:

@@ -29,15 +29,15 @@ def begin_empty(
     """Write the files of an empty log; nothing is durable on return.
 
     Args:
-        disk: of the directory, which is empty.
-        request: as for `PartitionLog.open`.
-        files: of the directory, without any entries.
+        disk: Of the directory, which is empty.
+        request: The request for `PartitionLog.open`.
+        files: Of the directory, without any entries.
         topic_id: 16 raw bytes.
-        leader_epoch: under which this broker will lead it, if known: then the chain has it, and
-            need not be written again.
+        leader_epoch: Epoch under which this broker will lead the log, if known. The chain then has
+            it from the beginning.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     chain = [] if leader_epoch is None else [EpochEntry(leader_epoch, 0)]
     files.begin(

@@ -3,11 +3,11 @@
 If remote data depends on the chain, each change is written durably before it takes effect. A pool
 thread writes it ahead (`write_ahead`), so that the loop only takes it.
 
-Otherwise a change touches no file: the next flush writes the chain, before the recovery point
-passes a batch of a new epoch, and a start reads every batch above that point. So a kill loses only
-an epoch without a record. That does no harm: it covers no offset, it ends where the epoch before it
-ends, and a start leads under a later one. `__remote_log_metadata`, which acknowledges after a
-flush, has the chain on the disk by then.
+Otherwise a change touches no file. The next flush writes the chain before the recovery point passes
+a batch of a new epoch, and a start reads every batch above that point. So a kill loses only an
+epoch without a record. Its loss does no harm: it covers no offset, it ends where the epoch before
+it ends, and a start leads under a later one. `__remote_log_metadata` acknowledges after a flush, so
+its chain is on the disk by then.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,15 +31,15 @@ class EpochFile:
     """The epoch chain of one log, with its file.
 
     Args:
-        opened: the log; every change of its chain is kept from now on.
-        newer: called when an epoch newer than all before has begun.
+        opened: The log; every change of its chain is kept from now on.
+        newer: Called when an epoch newer than all before has begun.
 
     Attributes:
-        chain: in memory; always the same object.
-        is_durable: each change is on the disk before it takes effect.
-        lost: why the epochs of remote offsets are unknown; "" if they are known.
-        version: counted at each change of the chain.
-        durable_version: the version that survives a power cut.
+        chain: In memory; always the same object.
+        is_durable: Each change is on the disk before it takes effect.
+        lost: Why the epochs of remote offsets are unknown; "" if they are known.
+        version: Counted at each change of the chain.
+        durable_version: The version that survives a power cut.
     """
 
     __slots__ = (
@@ -91,7 +91,7 @@ class EpochFile:
 
     @property
     def is_durable(self) -> bool:
-        """Whether each change is on the disk before it takes effect."""
+        """True if each change is on the disk before it takes effect."""
         return self._config.remote_storage_enable
 
     # -- the thread that changes the log -----------------------------------------------------------
@@ -163,7 +163,7 @@ class EpochFile:
             The version that the file has now.
 
         Raises:
-            LogClosed, KafkaStorageError: from `LogHealth.fail`.
+            LogClosed, KafkaStorageError: From `LogHealth.fail`.
         """
         with self._lock:
             if self._is_closed:
@@ -180,7 +180,7 @@ class EpochFile:
         No append may run until the loop has assigned the epoch, and finds the file written.
 
         Raises:
-            LogClosed, KafkaStorageError: from `LogHealth.fail`.
+            LogClosed, KafkaStorageError: From `LogHealth.fail`.
         """
         version = self.version
         chain = LeaderEpochCache(self.chain.entries())
@@ -191,7 +191,7 @@ class EpochFile:
         """Write the chain clipped at `first`, see `PartitionLog.chain_start`, ahead of the loop.
 
         Raises:
-            LogClosed, KafkaStorageError: from `LogHealth.fail`.
+            LogClosed, KafkaStorageError: From `LogHealth.fail`.
         """
         version, is_due = self.version, self._is_clipped or self._is_behind
         chain = LeaderEpochCache(self.chain.entries())
@@ -202,11 +202,11 @@ class EpochFile:
         """Write a chain that the loop is about to take, if changes must be durable.
 
         Args:
-            entries: all of it.
-            version: of the chain it was made of; nothing is written if the chain changed meanwhile.
+            entries: All of it.
+            version: Of the chain it was made of; nothing is written if the chain changed meanwhile.
 
         Raises:
-            LogClosed, KafkaStorageError: from `LogHealth.fail`.
+            LogClosed, KafkaStorageError: From `LogHealth.fail`.
         """
         if self._health.failure is not None:
             self._health.refuse()

@@ -16,8 +16,8 @@ class LogHealth:
     """Health of one log.
 
     Attributes:
-        failure: error of its disk; None while it works.
-        is_closed: the log is closed.
+        failure: Error of its disk; None while it works.
+        is_closed: The log is closed.
     """
 
     __slots__ = ("_failed", "_name", "_path", "failure", "is_closed")
@@ -36,8 +36,8 @@ class LogHealth:
         gone with its partition.
 
         Raises:
-            LogClosed: the log was closed.
-            KafkaStorageError: otherwise.
+            LogClosed: The log was closed.
+            KafkaStorageError: Otherwise.
         """
         if self.is_closed:
             raise self.gone() from error
@@ -53,7 +53,7 @@ class LogHealth:
         """Raise that the log is offline.
 
         Raises:
-            KafkaStorageError: always.
+            KafkaStorageError: Always.
         """
         raise KafkaStorageError(f"{self._path} is offline: {self.failure}") from self.failure
 

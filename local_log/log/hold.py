@@ -7,8 +7,8 @@ remote tier again, without end. So the leader holds them for a while.
 A hold applies to local retention only. Total retention and DeleteRecords raise the log start and
 override it; so does a disk that fills up. DIFFERS: Apache Kafka has no hold.
 
-A follower that asks repeatedly and never catches up does not keep a log permanently: after
-`TIMES_MAX` times its length a hold pauses for its length.
+A hold pauses for its length after `TIMES_MAX` times its length. So a follower that asks repeatedly
+and never catches up cannot keep a log permanently.
 """
 
 import logging
@@ -30,7 +30,7 @@ class LocalHold:
     """The hold of one log; on the loop, except `look_at_disk`.
 
     Attributes:
-        is_disk_short: the last check found less than `FREE_SHARE_MIN` free.
+        is_disk_short: The last check found less than `FREE_SHARE_MIN` free.
     """
 
     __slots__ = ("_held", "_since_ms", "is_disk_short")
@@ -71,8 +71,8 @@ class LocalHold:
     def look_at_disk(self, disk: Disk, directory: Path, now_ms: int) -> None:
         """Check the free space of a log's directory if segments are held; on a pool thread.
 
-        Without an answer the disk counts as short: a full one would take all its logs offline, but
-        without a hold a follower only builds its state again.
+        If the check fails, the disk counts as short. A full disk takes all its logs offline, while
+        a follower without a hold only builds its state again.
         """
         if self.start_at(now_ms) == LONG_MAX:
             self.is_disk_short = False

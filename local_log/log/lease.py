@@ -1,9 +1,9 @@
 """Ownership of a log: the event loop, or a pool thread to which the loop has leased it.
 
-A log belongs to the loop. For a follower the loop leases it (`grant`), one pool thread appends to
-it or truncates it, and the loop takes it back (`take_back`) when that call has ended, also after an
-error. Both are called on the loop, so its questions here are not overtaken. A log without a lease
-is changed on the loop, by the same methods.
+A log belongs to the loop. For a follower the loop leases it (`grant`), and one pool thread appends
+to it or truncates it. The loop takes it back (`take_back`) when that call has ended, also after an
+error. Both calls are made on the loop, so the state here never changes during a callback of the
+loop. A log without a lease is changed on the loop, by the same methods.
 
 During a lease the loop may read the log, and changes nothing:
 
@@ -16,7 +16,7 @@ During a lease the loop may read the log, and changes nothing:
 | settings | may be replaced | the same |
 | marks and log start, roles, closing | wait, by `when_here` | the same |
 
-Reads and fsyncs on pool threads (look-ups, flushes, copies) need no lease.
+Reads and fsyncs on pool threads (lookups, flushes, copies) need no lease.
 """
 
 from collections.abc import Callable
@@ -28,8 +28,8 @@ class LogLease:
     """The lease of one log.
 
     Attributes:
-        is_leased: a pool thread changes the log.
-        is_truncating: it may shorten the log.
+        is_leased: A pool thread changes the log.
+        is_truncating: It may shorten the log.
     """
 
     __slots__ = ("_waiting", "is_leased", "is_truncating")
@@ -42,7 +42,7 @@ class LogLease:
         """Lease the log to a pool thread; on the loop.
 
         Args:
-            truncates: the thread calls `truncate_to` or `truncate_fully_and_start_at`.
+            truncates: The thread calls `truncate_to` or `truncate_fully_and_start_at`.
         """
         assert not self.is_leased, "one change at a time"
         self.is_leased, self.is_truncating = True, truncates
@@ -69,7 +69,7 @@ class LogLease:
         """Refuse to read during a truncation.
 
         Raises:
-            LogIsTruncated: it is being cut.
+            LogIsTruncated: It is being cut.
         """
         if self.is_truncating:
             raise LogIsTruncated

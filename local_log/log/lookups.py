@@ -33,11 +33,11 @@ def make_ready(
     """Load what `PartitionLog.read` will read, so that it does not wait.
 
     Args:
-        log: the log.
-        offset: as in `read`.
-        max_bytes: as in `read`.
+        log: The log.
+        offset: Same meaning as in `read`.
+        max_bytes: Same meaning as in `read`.
         end: `end_offset` of `read`.
-        whole: load the batches themselves, too.
+        whole: Load the batches themselves, too.
     """
 
     def read_all(segments: list[LogSegment]) -> None:
@@ -65,7 +65,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampedOffset
     """Find the first local record at or above the log start not older than `timestamp` (ms).
 
     Raises:
-        CorruptMessage: the batch of the record cannot be decoded.
+        CorruptMessage: The batch of the record cannot be decoded.
     """
     return look(
         log,
@@ -82,7 +82,7 @@ def max_timestamp(log: PartitionLog) -> TimestampedOffset | None:
     """Find the first local record with the largest timestamp; None if no record has one.
 
     Raises:
-        CorruptMessage: the batch of the record cannot be decoded.
+        CorruptMessage: The batch of the record cannot be decoded.
     """
     return look(
         log,
@@ -93,7 +93,7 @@ def max_timestamp(log: PartitionLog) -> TimestampedOffset | None:
 
 
 def fits_batches(log: PartitionLog, chain: Sequence[EpochEntry]) -> bool:
-    """Whether the epoch of each local batch is the one in `chain`."""
+    """True if the epoch of each local batch is the one in `chain`."""
     cache = LeaderEpochCache(chain)
     return look(
         log,

@@ -33,7 +33,7 @@ class Opening(Enum):
     """Place where a batch is decoded."""
 
     AT_ONCE = auto()
-    """In the append, whatever its size."""
+    """In the append, for a batch of any size."""
     IF_SHORT = auto()
     """In the append, if it is short; otherwise the append raises `MustBeOpened`."""
     DONE = auto()
@@ -50,7 +50,7 @@ def _level(codec: Codec, config: LogConfig) -> int | None:
 
 
 def is_short(header: BatchHeader) -> bool:
-    """Whether the event loop may try to decode the batch."""
+    """True if the event loop may try to decode the batch."""
     return header.size_bytes <= SHORT_BYTES and header.record_count <= SHORT_RECORDS
 
 
@@ -60,7 +60,7 @@ def opened_if_short(
     """Run `opened` for a short batch.
 
     Raises:
-        MustBeOpened: the batch is not short.
+        MustBeOpened: The batch is not short.
     """
     if not is_short(header):
         raise MustBeOpened
@@ -87,10 +87,10 @@ def opened(
         The batch to append: `batch` itself if its codec is right.
 
     Raises:
-        InvalidRecord, InvalidTimestamp: for a record.
-        TooManyRecords, TooManyHeadersError, InflatedTooLargeError: it would keep a thread busy for
+        InvalidRecord, InvalidTimestamp: For a record.
+        TooManyRecords, TooManyHeadersError, InflatedTooLargeError: It would keep a thread busy for
             too long.
-        MessageTooLarge, RecordListTooLarge: the result is too large, as in Kafka.
+        MessageTooLarge, RecordListTooLarge: The result is too large, as in Kafka.
     """
     codec = Codec.of(header.codec)
     if config.compression_type != "producer":

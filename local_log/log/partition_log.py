@@ -13,8 +13,8 @@ it only through methods of the part.
 | `LocalHold` | `hold.py` | the local segments that are kept for followers |
 | `LogLease` | `lease.py` | whether a pool thread changes the log, and who waits for that |
 
-Functions over a log are in other modules: `truncation.py` cuts it, `retention.py` deletes its
-oldest segments, `lookups.py` reads it on pool threads, `tier_segments.py` opens closed segments for
+Other modules have functions over a log. `truncation.py` cuts it, `retention.py` deletes its oldest
+segments, `lookups.py` reads it on pool threads, and `tier_segments.py` opens closed segments for
 the remote tier.
 
 The event loop's thread owns all state. It may lease the log to a pool thread for an append or a
@@ -71,24 +71,24 @@ class PartitionLog:
     """The log of one partition; on the loop's thread unless a method says otherwise.
 
     Attributes:
-        health, segments, epoch_file, producers, cleaning, hold, lease: parts, see the module.
-        epochs: the epoch chain; its changes are saved by `epoch_file`.
-        adopted_epoch: see `Accepted`.
-        truncated_bytes: bytes removed from the log when it was opened.
-        log_start_has_no_entry: the checkpoint is intact and never had an entry for this log; set by
+        health, segments, epoch_file, producers, cleaning, hold, lease: Parts, see the module.
+        epochs: The epoch chain; its changes are saved by `epoch_file`.
+        adopted_epoch: See `Accepted`.
+        truncated_bytes: Bytes removed from the log when it was opened.
+        log_start_has_no_entry: The checkpoint is intact and never had an entry for this log; set by
             its reader.
-        log_start_offset: the first offset that a consumer may read, local or remote.
+        log_start_offset: The first offset that a consumer may read, local or remote.
         log_start_known: False if the start of a tiered log was in a lost checkpoint.
-        log_end_offset: exclusive.
-        high_watermark: first offset that is not committed.
-        copied_through: last offset durably in the remote tier (inclusive); -1: none, or not
+        log_end_offset: Exclusive.
+        high_watermark: First offset that is not committed.
+        copied_through: Last offset durably in the remote tier (inclusive); -1: none, or not
             reported by the tier yet.
-        unvalidated_end: log end when a leader took the log over whose tier has not validated it
+        unvalidated_end: Log end when a leader took the log over whose tier has not validated it
             yet; -1: it is validated, or not led.
-        recovery_point: everything below (exclusive) survives a power cut.
-        has_damage: a damaged batch was found below the recovery point: the next start must read and
+        recovery_point: Everything below (exclusive) survives a power cut.
+        has_damage: A damaged batch was found below the recovery point: the next start must read and
             validate the whole log.
-        changed: called on the loop when retention or a truncation has moved an end, and when the
+        changed: Called on the loop when retention or a truncation has moved an end, and when the
             log goes offline: waiting fetches must check again.
     """
 
@@ -188,15 +188,15 @@ class PartitionLog:
         """Open (or begin) the log in an existing directory, with repairs where needed.
 
         Args:
-            request: the log, and the known facts about it.
+            request: The log, and the known facts about it.
             topic_id: 16 raw bytes.
-            disk: file access.
-            hooks: calls to the manager.
-            files: for the small files of the directory; None: without checks.
+            disk: File access.
+            hooks: Calls to the manager.
+            files: For the small files of the directory; None: without checks.
 
         Raises:
-            LogRefused: the log contradicts the known facts; nothing on disk was changed.
-            OSError: the disk failed.
+            LogRefused: The log contradicts the known facts; nothing on disk was changed.
+            OSError: The disk failed.
         """
         files = files or PlainFiles(disk, request.directory)
         found = LogOpener(disk, request, files).open()
@@ -240,8 +240,8 @@ class PartitionLog:
         `clip_chain`. An unknown start (its checkpoint was lost) may lie below the local one.
 
         Raises:
-            OffsetOutOfRange: above the high watermark.
-            KafkaStorageError: the disk failed, so the start could not be made durable.
+            OffsetOutOfRange: Above the high watermark.
+            KafkaStorageError: The disk failed, so the start could not be made durable.
         """
         if self.health.failure is not None:
             self.health.refuse()
@@ -262,8 +262,8 @@ class PartitionLog:
         """Set the last offset of this log that is durably in the remote tier.
 
         Args:
-            last_offset: inclusive.
-            its_epoch: leader epoch of that offset in the remote copy.
+            last_offset: Inclusive.
+            its_epoch: Leader epoch of that offset in the remote copy.
 
         Returns:
             False if this log's chain has another epoch there: then the copy is of another lineage.
@@ -338,17 +338,17 @@ class PartitionLog:
         """Check one batch, assign its offsets and append it.
 
         Args:
-            batch: exactly one batch; base offset, leader epoch (and with LogAppendTime the
+            batch: Exactly one batch; base offset, leader epoch (and with LogAppendTime the
                 timestamp) are patched in place, the rest is written unchanged.
-            leader_epoch: this leader's epoch.
-            now_ms: wall clock.
-            from_client: apply the rules for producers (no control batches, sequences).
-            opening: where it is decoded, if the topic's settings require that.
+            leader_epoch: This leader's epoch.
+            now_ms: Wall clock.
+            from_client: Apply the rules for producers (no control batches, sequences).
+            opening: Where it is decoded, if the topic's settings require that.
 
         Raises:
-            MustBeOpened: call `opened_batches.opened` on a pool thread, and append the result.
-            KafkaError: the batch breaks a rule; nothing was written.
-            KafkaStorageError: the disk failed; the log takes no appends until a restart.
+            MustBeOpened: Call `opened_batches.opened` on a pool thread, and append the result.
+            KafkaError: The batch breaks a rule; nothing was written.
+            KafkaStorageError: The disk failed; the log takes no appends until a restart.
         """
         assert not self.lease.is_leased, "its leader was paused before"
         if self.health.failure is not None:
@@ -396,16 +396,16 @@ class PartitionLog:
         the chain begins at another offset afterwards.
 
         Args:
-            batches: the last one may be cut.
-            now_ms: wall clock.
-            leader_epoch: under which they were fetched; a batch of a later one ends the append.
-            asked_offset: log end in the Fetch.
+            batches: The last one may be cut.
+            now_ms: Wall clock.
+            leader_epoch: Under which they were fetched; a batch of a later one ends the append.
+            asked_offset: Log end in the Fetch.
 
         Raises:
-            CorruptMessage: framing or checksum of a batch is wrong.
-            UnexpectedAppendOffset: a batch does not continue the log.
-            FallingEpoch: a batch has an older epoch than the log's last one.
-            KafkaStorageError: the disk failed.
+            CorruptMessage: Framing or checksum of a batch is wrong.
+            UnexpectedAppendOffset: A batch does not continue the log.
+            FallingEpoch: A batch has an older epoch than the log's last one.
+            KafkaStorageError: The disk failed.
         """
         if self.health.failure is not None:
             self.health.refuse()
@@ -519,19 +519,19 @@ class PartitionLog:
         """Find the regions of the batches from `offset` on, to be sent; reads no data.
 
         Args:
-            offset: first record wanted; the region starts with its batch.
-            max_bytes: limit of the regions' size.
-            end_offset: batches at or after it are excluded (high watermark, last stable offset);
+            offset: First record wanted; the region starts with its batch.
+            max_bytes: Limit of the regions' size.
+            end_offset: Batches at or after it are excluded (high watermark, last stable offset);
                 default: the log end.
-            min_one_batch: include the first batch even if it exceeds `max_bytes`.
+            min_one_batch: Include the first batch even if it exceeds `max_bytes`.
             may_wait: False on the event loop, which must not wait for the disk.
 
         Raises:
-            WouldWait: call `lookups.make_ready` on a pool thread first.
-            OffsetOutOfRange: outside [log start, log end].
-            OffsetIsRemote: at or above the log start, but below the local one.
-            LogIsTruncated: a pool thread is cutting it.
-            KafkaStorageError: the disk failed.
+            WouldWait: Call `lookups.make_ready` on a pool thread first.
+            OffsetOutOfRange: Outside [log start, log end].
+            OffsetIsRemote: At or above the log start, but below the local one.
+            LogIsTruncated: A pool thread is cutting it.
+            KafkaStorageError: The disk failed.
         """
         self.lease.refuse_read()
         log_end, start = self.log_end_offset, self.log_start_offset
@@ -562,10 +562,10 @@ class PartitionLog:
         """(producer id, first offset) of aborted transactions that overlap [start, end).
 
         Raises:
-            WouldWait: the answer needs the disk, without `may_wait`.
-            CorruptFileError: a transaction index was changed since the log was opened.
-            LogIsTruncated: a pool thread is cutting the log.
-            KafkaStorageError: the disk failed.
+            WouldWait: The answer needs the disk, without `may_wait`.
+            CorruptFileError: A transaction index was changed since the log was opened.
+            LogIsTruncated: A pool thread is cutting the log.
+            KafkaStorageError: The disk failed.
         """
         self.lease.refuse_read()
         aborted = self.segments.aborted
@@ -584,11 +584,11 @@ class PartitionLog:
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether `flush.messages` records are not fsynced (the caller flushes)."""
+        """True if `flush.messages` records are not fsynced (the caller flushes)."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     def flush_if_due(self, now_ms: int) -> bool:
-        """Whether `flush.ms` has passed since the first unflushed append (the caller flushes).
+        """True if `flush.ms` has passed since the first unflushed append (the caller flushes).
 
         True only once: until that flush has ended, no other is wanted.
         """
@@ -605,8 +605,8 @@ class PartitionLog:
         return everything below `up_to` that is still in the log survives a power cut.
 
         Raises:
-            LogClosed: the log was closed meanwhile.
-            KafkaStorageError: the disk failed.
+            LogClosed: The log was closed meanwhile.
+            KafkaStorageError: The disk failed.
         """
         if self.health.failure is not None:
             self.health.refuse()
@@ -650,7 +650,7 @@ class PartitionLog:
         Nothing above `end` (exclusive) is safe or committed.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         with self._marks:
             self._truncations += 1
@@ -687,7 +687,7 @@ class PartitionLog:
 
     @property
     def is_offline(self) -> bool:
-        """Whether its disk failed."""
+        """True if its disk failed."""
         return self.health.failure is not None
 
     def set_offline(self, error: OSError) -> None:
@@ -704,11 +704,11 @@ class PartitionLog:
         """Release all files; `clean` also writes what saves the next start a recovery.
 
         Args:
-            clean: see above.
-            by_leaseholder: the caller holds the lease, and its pool thread has ended.
+            clean: See above.
+            by_leaseholder: The caller holds the lease, and its pool thread has ended.
 
         Raises:
-            KafkaStorageError: the disk failed: the next start must recover.
+            KafkaStorageError: The disk failed: the next start must recover.
         """
         is_leased = self.lease.is_leased and not by_leaseholder
         assert not is_leased, "its thread would continue in another log's files"

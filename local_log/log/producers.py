@@ -1,8 +1,8 @@
 """Producers of one log, in memory and in snapshot files.
 
 A roll keeps a snapshot of the producers. With very many of them it freezes their state in memory,
-and the flush that follows writes it on a pool thread. A kill before that leaves no file: the next
-start begins with an older snapshot and reads the batches after it, as for a damaged snapshot.
+and the flush that follows writes it on a pool thread. A kill before that leaves no file. The next
+start then uses an older snapshot and the batches after it, as if the snapshot were damaged.
 """
 
 import logging
@@ -27,8 +27,8 @@ class LogProducers:
     """Producers of one log.
 
     Attributes:
-        states: up to the log end; replaced by a truncation.
-        snapshots: the files.
+        states: Up to the log end; replaced by a truncation.
+        snapshots: The files.
     """
 
     __slots__ = ("_disk", "_due", "_is_closed", "_mutex", "snapshots", "states")
@@ -46,7 +46,7 @@ class LogProducers:
         A snapshot of very many is written later.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         self.states.end_offset = base_offset
         if len(self.states.producers) <= PRODUCERS_AT_ONCE_MAX:
@@ -76,12 +76,12 @@ class LogProducers:
         """Return to the state at `end`, the new log end.
 
         Args:
-            segments: of the log.
-            start: the log start.
-            end: exclusive.
+            segments: Of the log.
+            start: The log start.
+            end: Exclusive.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         with self._mutex:
             self._due = deque(each for each in self._due if each[0] <= end)

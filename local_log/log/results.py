@@ -15,9 +15,9 @@ class AppendInfo(NamedTuple):
     """Result of an append.
 
     Attributes:
-        first_offset, last_offset: inclusive; for a duplicate those of the earlier append.
-        log_append_time_ms: assigned timestamp, -1 if the producer's timestamps stay.
-        is_duplicate: nothing was written.
+        first_offset, last_offset: Inclusive; for a duplicate those of the earlier append.
+        log_append_time_ms: Assigned timestamp, -1 if the producer's timestamps stay.
+        is_duplicate: Nothing was written.
     """
 
     first_offset: int
@@ -42,9 +42,9 @@ class Appended(NamedTuple):
     """The appended part of some batches.
 
     Attributes:
-        first_offset: of the first batch; -1 if nothing was written.
-        last_offset: of the last record (inclusive); -1 if nothing was written.
-        size_bytes: of these batches; 0 with `Ended.CUT`: no batch was complete, and a retry is
+        first_offset: Of the first batch; -1 if nothing was written.
+        last_offset: Of the last record (inclusive); -1 if nothing was written.
+        size_bytes: Of these batches; 0 with `Ended.CUT`: no batch was complete, and a retry is
             needed.
     """
 
@@ -58,8 +58,8 @@ class LogRead(NamedTuple):
     """Regions to send: whole batches, except that the last may be cut at the byte limit.
 
     Attributes:
-        first_batch_offset: base offset of the first batch, -1 if there are no bytes.
-        upper_bound_offset: no record in the regions is at or above it.
+        first_batch_offset: Base offset of the first batch, -1 if there are no bytes.
+        upper_bound_offset: No record in the regions is at or above it.
     """
 
     regions: list[FileRegion]
@@ -74,8 +74,8 @@ class Expiry:
 
     Attributes:
         dropped: (base offset, reason) of each, oldest first.
-        log_start_offset: new log start; durable before the segments are deleted.
-        decided_ms: time of the decision, by the wall clock.
+        log_start_offset: New log start; durable before the segments are deleted.
+        decided_ms: Time of the decision, by the wall clock.
     """
 
     dropped: tuple[tuple[int, Reason], ...]
@@ -88,14 +88,14 @@ class LogHooks:
     """Calls of a log to its manager.
 
     Attributes:
-        delete_later: unlink these renamed files after this many milliseconds; None: at once.
-        rolled: a segment was closed and needs a flush.
-        failed: the disk failed; the directory must go offline.
-        before_truncation: lower recovery point, high watermark and all other marks of this log to
+        delete_later: Unlink these renamed files after this many milliseconds; None: at once.
+        rolled: A segment was closed and needs a flush.
+        failed: The disk failed; the directory must go offline.
+        before_truncation: Lower recovery point, high watermark and all other marks of this log to
             at most this end offset (exclusive); returns when that is durable. Called before any
             file changes.
-        aborted: cache of transaction indexes, shared by all logs of a manager.
-        log_start_moved: make the log start durable after a truncation moved it.
+        aborted: Cache of transaction indexes, shared by all logs of a manager.
+        log_start_moved: Make the log start durable after a truncation moved it.
     """
 
     delete_later: Callable[[list[Path], int], None] | None = None

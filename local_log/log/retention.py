@@ -1,7 +1,7 @@
-"""The old end of a log: expired segments are chosen, removed from the list, renamed, unlinked.
+"""Expiry of a log's oldest segments: they are chosen, removed from the list, renamed, unlinked.
 
-A kill between any two steps does no harm: the log start is raised in memory (`expire`) and made
-durable by the caller before segments are deleted.
+A kill between any two steps does no harm. `expire` raises the log start in memory, and the caller
+makes it durable before segments are deleted.
 """
 
 import logging
@@ -29,7 +29,7 @@ def learn_ages(partition_log: PartitionLog, now_ms: int) -> None:
     """Load what `expire` will read from the disk; on a pool thread.
 
     Raises:
-        LogClosed, KafkaStorageError: from `LogSegments.on_a_copy`.
+        LogClosed, KafkaStorageError: From `LogSegments.on_a_copy`.
     """
     if not partition_log.is_offline:
         partition_log.hold.look_at_disk(partition_log.disk, partition_log.directory, now_ms)
@@ -46,16 +46,16 @@ def expire(
     calls `take_out`.
 
     Args:
-        partition_log: the log.
-        now_ms: wall clock.
-        release_copied: also delete copied segments within local retention; total retention still
+        partition_log: The log.
+        now_ms: Wall clock.
+        release_copied: Also delete copied segments within local retention; total retention still
             applies.
 
     Returns:
         The segments to delete; None if there are none, and nothing changed.
 
     Raises:
-        KafkaStorageError: the disk failed.
+        KafkaStorageError: The disk failed.
     """
     assert not partition_log.lease.is_leased
     if partition_log.is_offline or partition_log.cleaning.is_running:
@@ -109,7 +109,7 @@ def take_out(partition_log: PartitionLog, expiry: Expiry) -> tuple[tuple[int, Re
         (base offset, reason) of each removed one.
 
     Raises:
-        KafkaStorageError: the disk failed.
+        KafkaStorageError: The disk failed.
     """
     assert not partition_log.lease.is_leased
     segments = partition_log.segments
@@ -153,8 +153,8 @@ def rename_leaving(partition_log: PartitionLog) -> list[Path]:
         The new names.
 
     Raises:
-        LogClosed: the log was closed meanwhile.
-        KafkaStorageError: the disk failed.
+        LogClosed: The log was closed meanwhile.
+        KafkaStorageError: The disk failed.
     """
     try:
         return partition_log.segments.rename_leaving()

@@ -1,10 +1,10 @@
 """Chooses the old segments to delete: pure arithmetic over facts.
 
-Segments are deleted oldest first and without gaps. A segment may be deleted if everything in it is
-below the high watermark and (a) wholly below the log start, or (b) beyond a limit of age or size.
-If the topic is copied to the remote tier, (b) requires that it is durably there. Equality counts
-the same way in both tiers: a segment is deleted if its age is *above* the limit, and if the log
-*without* it keeps at least the size limit.
+Segments are deleted oldest first and without gaps, and only if they end at or below the high
+watermark. In addition a segment must be (a) wholly below the log start, or (b) beyond a limit of
+age or size. If the topic is copied to the remote tier, (b) requires that it is durably there.
+Equality counts the same way in both tiers. By age a segment is deleted if it is *above* the limit.
+By size it is deleted if the log *without* it keeps at least the size limit.
 
 Only the tier gives up remote data of a topic (RaiseLogStart), also when nothing more is copied
 (`remote.log.copy.disable`). A local segment that is not copied may be younger than a remote one,
@@ -36,9 +36,9 @@ class SegmentFacts:
     """Retention's view of a segment.
 
     Attributes:
-        base_offset: first offset, inclusive.
-        end_offset: base offset of the next segment, or the log end, exclusive.
-        timestamp_ms: begin of its age.
+        base_offset: First offset, inclusive.
+        end_offset: Base offset of the next segment, or the log end, exclusive.
+        timestamp_ms: Begin of its age.
     """
 
     base_offset: int
@@ -52,8 +52,8 @@ class RetentionFacts:
     """Retention's view of a log.
 
     Attributes:
-        copied_through: last offset (inclusive) durably in the remote tier, -1 if unknown.
-        held_from: segments that end above it are held for followers; LONG_MAX: none.
+        copied_through: Last offset (inclusive) durably in the remote tier, -1 if unknown.
+        held_from: Segments that end above it are held for followers; LONG_MAX: none.
     """
 
     log_start_offset: int
@@ -68,9 +68,9 @@ class RetentionDecision:
     """Decision for one log.
 
     Attributes:
-        drop: reasons, one for each of the oldest segments to delete.
-        roll_active: the active segment must be closed first (to be deleted or copied).
-        raises_log_start: offsets are lost: the log start moves to the first segment left.
+        drop: Reasons, one for each of the oldest segments to delete.
+        roll_active: The active segment must be closed first (to be deleted or copied).
+        raises_log_start: Offsets are lost: the log start moves to the first segment left.
     """
 
     drop: tuple[Reason, ...]
@@ -88,11 +88,11 @@ def decide(
     """Decide on one log.
 
     Args:
-        segments: all of them, oldest first; the last one is active. Only those up to the first that
+        segments: All of them, oldest first; the last one is active. Only those up to the first that
             stays are accessed, and the active one.
-        log: offsets and the time.
-        config: the topic's settings.
-        size_bytes: of all segments together; None: computed.
+        log: Offsets and the time.
+        config: The topic's settings.
+        size_bytes: Of all segments together; None: computed.
     """
     tiered = config.remote_storage_enable
     reasons: list[Reason] = []
@@ -124,12 +124,12 @@ def decide(
 
 
 def is_held(reason: Reason, end_offset: int, held_from: int) -> bool:
-    """Whether a segment that would be deleted for this reason is held for followers.
+    """True if a segment that would be deleted for this reason is held for followers.
 
     Args:
-        reason: of its deletion.
-        end_offset: of the segment, exclusive.
-        held_from: see `RetentionFacts`.
+        reason: Of its deletion.
+        end_offset: Of the segment, exclusive.
+        held_from: See `RetentionFacts`.
     """
     return reason in (Reason.LOCAL_TIME, Reason.LOCAL_SIZE) and end_offset > held_from
 

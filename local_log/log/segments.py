@@ -47,13 +47,13 @@ class LogSegments:
     """Segments of one log.
 
     Attributes:
-        all: oldest first, the last one active.
-        bases: their base offsets.
-        closed_bytes: bytes of all but the active one.
-        active: the segment that takes appends.
-        roll_ms: time from its first batch until the active segment is closed.
-        tail: log end (exclusive), the active segment and its bytes, all three of one moment.
-        aborted: segments with a transaction index.
+        all: Oldest first, the last one active.
+        bases: Their base offsets.
+        closed_bytes: Bytes of all but the active one.
+        active: The segment that takes appends.
+        roll_ms: Time from its first batch until the active segment is closed.
+        tail: Log end (exclusive), the active segment and its bytes, all three of one moment.
+        aborted: Segments with a transaction index.
     """
 
     __slots__ = (
@@ -95,8 +95,8 @@ class LogSegments:
         self.active = segments[-1]
         self.tail = 0, self.active, 0
         self.aborted = AbortedIndexes(segments, cache)
-        # Counted when segments are removed from the lists, before their files change names, and at
-        # each truncation: pool threads with a copy then repeat their work.
+        # Counts truncations, and removals of segments from the lists before their files change
+        # names. Pool threads that work on a copy repeat their work after a change.
         self._changes = 0
         self.closed_bytes = 0
         # Base offset -> position and size of the newest batches of the active segment.
@@ -160,8 +160,8 @@ class LogSegments:
         """Find regions for `PartitionLog.read`; `offset` is in the segments and below `end`.
 
         Raises:
-            WouldWait, CorruptMessage: from `locate`.
-            OSError: the disk failed.
+            WouldWait, CorruptMessage: From `locate`.
+            OSError: The disk failed.
         """
         log_end, active, active_bytes = self.tail
         recent = None
@@ -202,7 +202,7 @@ class LogSegments:
         """Find the batch that holds `offset`, or the next one after a hole.
 
         Raises:
-            CorruptMessage: a damaged batch may hold it. Its bytes are not sent: by its header they
+            CorruptMessage: A damaged batch may hold it. Its bytes are not sent: by its header they
                 end before `offset`, and a client that checks no checksums would retry without end.
         """
         segments = self.all[self.index_of(offset) :]
@@ -237,7 +237,7 @@ class LogSegments:
         """Check that the regions of a `find` are in memory.
 
         Raises:
-            WouldWait: they are not.
+            WouldWait: They are not.
         """
         for region in found.regions:
             if not self._disk.is_resident(region.file, region.position, region.size_bytes):
@@ -249,7 +249,7 @@ class LogSegments:
         For logs whose readers must never get a wrong byte. Reads the data, on this thread.
 
         Raises:
-            CorruptMessage: the first batch is damaged.
+            CorruptMessage: The first batch is damaged.
         """
         if not found.regions:
             return found
@@ -271,7 +271,7 @@ class LogSegments:
         """Raise that a batch is damaged, and log it once per log.
 
         Raises:
-            CorruptMessage: always.
+            CorruptMessage: Always.
         """
         problem = f"damaged batch at byte {position} of {path}: offset {offset}"
         if not self._has_logged_damage:
@@ -306,7 +306,7 @@ class LogSegments:
         log.
 
         Raises:
-            KafkaStorageError: the disk failed.
+            KafkaStorageError: The disk failed.
         """
         if first < end and not self._has_gaps:
             try:
@@ -321,12 +321,12 @@ class LogSegments:
         """Close the active segment and begin a new one.
 
         Args:
-            base_offset: of the new one, the log end.
-            now_ms: wall clock.
-            begin: called with `base_offset` once its files exist, before anything is closed.
+            base_offset: Of the new one, the log end.
+            now_ms: Wall clock.
+            begin: Called with `base_offset` once its files exist, before anything is closed.
 
         Raises:
-            OSError: the disk failed; the active segment stays active, unless it is half closed.
+            OSError: The disk failed; the active segment stays active, unless it is half closed.
         """
         self.active.prepare_inactive()
         try:
@@ -393,8 +393,8 @@ class LogSegments:
         Must precede the renaming of files, so that readers no longer find them.
 
         Args:
-            count: less than the number of segments.
-            snapshots: producer snapshots, from which theirs are removed already.
+            count: Less than the number of segments.
+            snapshots: Producer snapshots, from which theirs are removed already.
         """
         gone = self.all[:count]
         del self.all[:count]
@@ -412,7 +412,7 @@ class LogSegments:
             New names of those renamed by this call.
 
         Raises:
-            OSError: the disk failed; the segment is skipped until a restart.
+            OSError: The disk failed; the segment is skipped until a restart.
         """
         renamed: list[Path] = []
         while True:
@@ -424,8 +424,8 @@ class LogSegments:
                 renamed += snapshots.rename_away(segment.base_offset)
                 segment.release()
                 if self._config.is_tiered:
-                    # The log start is below: if a power cut undoes this rename but not a later one,
-                    # the log has a hole, as after the loss of a file.
+                    # The log start is below this segment. If a power cut undoes this rename but not
+                    # a later one, the log has a hole.
                     self._disk.fsync_path(self._directory)
 
     def end_if_cut(self, offset: int) -> int:
@@ -438,7 +438,7 @@ class LogSegments:
         """Return the end of the last batch below `end`; compaction may have removed later ones.
 
         Args:
-            end: at or above the first base offset.
+            end: At or above the first base offset.
         """
         segment = self.all[max(bisect_left(self.bases, end) - 1, 0)]
         found = segment.base_offset
@@ -452,11 +452,11 @@ class LogSegments:
         """Drop everything at and after `end`, which is a batch boundary; durably.
 
         Args:
-            end: at or above the first base offset.
-            delete: called with the files of segments dropped as a whole.
+            end: At or above the first base offset.
+            delete: Called with the files of segments dropped as a whole.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         self._changes += 1
         while self.bases[-1] >= end and len(self.bases) > 1:
@@ -483,11 +483,11 @@ class LogSegments:
         """Drop everything and begin an empty segment at `offset`; durably.
 
         Args:
-            offset: of the new segment.
-            delete: called with the files of the old ones.
+            offset: Of the new segment.
+            delete: Called with the files of the old ones.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         self._changes += 1
         gone, self.all, self.bases = self.all, [], [offset]
@@ -534,8 +534,8 @@ class LogSegments:
         disk.
 
         Raises:
-            LogClosed: the log was closed meanwhile.
-            KafkaStorageError: the disk failed.
+            LogClosed: The log was closed meanwhile.
+            KafkaStorageError: The disk failed.
         """
         while True:
             changes = self._changes
@@ -553,12 +553,12 @@ class LogSegments:
     def write_file(self, path: Path, data: Buffer) -> None:
         """Replace a file of a closed segment; the caller opens it and makes it durable.
 
-        One write at a time: the tier may request a segment again while a thread still repairs it
-        for an earlier request, and both use the same temporary name.
+        A lock permits one write at a time, because all use the same temporary name. The tier may
+        request a segment again while a thread still repairs it for an earlier request.
 
         Raises:
-            LogClosed: the log was closed.
-            OSError: the disk failed.
+            LogClosed: The log was closed.
+            OSError: The disk failed.
         """
         with self._repairing:
             if self._health.is_closed:
@@ -570,10 +570,10 @@ def fsync_between(segments: Sequence[LogSegment], start: int, end: int) -> bool:
     """Fsync the segments of records in [start, end).
 
     Returns:
-        Whether the names of some may not be durable yet, because they begin in this range.
+        True if the names of some may not be durable yet, because they begin in this range.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     if end <= start:
         return False

@@ -1,7 +1,7 @@
 """Closed segments for the remote tier: checked, repaired, durable, complete.
 
-`open_segment` runs on a pool thread: it reads files that no longer change, repairs indexes by
-writing new files and renaming them, and changes no state of the running log.
+`open_segment` runs on a pool thread. It reads files that do not change any more, and repairs
+indexes by new files that it renames. It changes no state of the running log.
 """
 
 import logging
@@ -35,7 +35,7 @@ class ClosedSegment:
     """A segment that no longer changes; offsets inclusive.
 
     Attributes:
-        max_timestamp_ms: largest of its records; without timestamps the time of its last write.
+        max_timestamp_ms: Largest of its records; without timestamps the time of its last write.
     """
 
     base_offset: int
@@ -49,9 +49,9 @@ class ClosedTail:
     """Closed segments from an offset on, up to a number of them.
 
     Attributes:
-        segments: from the one that holds the offset, ascending.
-        bytes_below: size of the closed segments before them.
-        more_count, more_bytes: of those after them.
+        segments: From the one that holds the offset, ascending.
+        bytes_below: Size of the closed segments before them.
+        more_count, more_bytes: Of those after them.
     """
 
     segments: list[ClosedSegment]
@@ -66,9 +66,9 @@ class SegmentFiles:
 
     Attributes:
         transaction_index: None if no transaction was aborted in it.
-        producer_snapshot: of the producers at the segment's end.
-        leader_epoch_index: text of the epoch checkpoint, from the log start to the segment's end.
-        size_bytes: of the log file.
+        producer_snapshot: Of the producers at the segment's end.
+        leader_epoch_index: Text of the epoch checkpoint, from the log start to the segment's end.
+        size_bytes: Of the log file.
     """
 
     log: OpenFile
@@ -85,12 +85,12 @@ def closed_tail(partition_log: PartitionLog, offset: int, count_max: int) -> Clo
     """List the closed segments from the one that holds `offset` on.
 
     Args:
-        partition_log: the log.
-        offset: segments wholly below it are left out.
-        count_max: limit of the list; the rest is only counted.
+        partition_log: The log.
+        offset: Segments wholly below it are left out.
+        count_max: Limit of the list; the rest is only counted.
 
     Raises:
-        KafkaStorageError: the disk failed at a read of a segment's age.
+        KafkaStorageError: The disk failed at a read of a segment's age.
     """
     tail = partition_log.segments.all[partition_log.segments.index_of(offset) :]
     try:
@@ -117,8 +117,8 @@ def open_segment(partition_log: PartitionLog, base_offset: int) -> SegmentFiles:
     """Open a closed segment for its copy: read, repaired and fsynced; on a pool thread.
 
     Raises:
-        OffsetOutOfRange: no closed segment begins there (any more).
-        LogClosed, KafkaStorageError: from `LogSegments.on_a_copy`.
+        OffsetOutOfRange: No closed segment begins there (any more).
+        LogClosed, KafkaStorageError: From `LogSegments.on_a_copy`.
     """
     return look(partition_log, lambda segments: _open(partition_log, segments, base_offset))
 
@@ -161,7 +161,7 @@ def _open(
 
 
 def indexes_fit(disk: Disk, segment: LogSegment) -> bool:
-    """Whether both indexes are well-formed and, by samples, agree with the log."""
+    """True if both indexes are well-formed and, by samples, agree with the log."""
     try:
         offsets = disk.read_file(segment.path(OFFSET_INDEX))
         times = disk.read_file(segment.path(TIME_INDEX))
@@ -188,7 +188,7 @@ def _times_fit(
     relatives: Sequence[int],
     positions: Sequence[int],
 ) -> bool:
-    """Whether sampled timestamps are those of the batches that hold their offsets.
+    """True if sampled timestamps are those of the batches that hold their offsets.
 
     A copy with a wrong one would be unreadable: readers check remote bytes against the indexes.
     """

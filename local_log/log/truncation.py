@@ -12,12 +12,12 @@ from runtime.disk_errors import half_done
 def truncate_to(log: PartitionLog, offset: int) -> None:
     """Drop everything at and after `offset`; a batch that contains it is dropped whole.
 
-    At the log end or above it no record is dropped, but an epoch without a record is: a later batch
-    of an earlier epoch would otherwise remove other epochs. That touches no file unless changes of
-    the chain must be durable.
+    An `offset` at the log end or above it drops no record, but an epoch without a record.
+    Otherwise a later batch of an earlier epoch would remove other epochs. This touches no file
+    unless changes of the chain must be durable.
 
     Raises:
-        KafkaStorageError: the disk failed.
+        KafkaStorageError: The disk failed.
     """
     if offset >= log.log_end_offset:
         log.epochs.truncate_from_end(log.log_end_offset)
@@ -46,12 +46,12 @@ def truncate_fully_and_start_at(
     """Drop everything, and restart empty at `offset`.
 
     Args:
-        log: the log.
-        offset: new local start and log end.
-        keep_log_start: offsets from the log start on are still in the remote tier.
+        log: The log.
+        offset: New local start and log end.
+        keep_log_start: Offsets from the log start on are still in the remote tier.
 
     Raises:
-        KafkaStorageError: the disk failed.
+        KafkaStorageError: The disk failed.
     """
     log.delete(log.cleaning.spoil())
     try:

@@ -52,11 +52,11 @@ def collect(
     """Make the next content of a checkpoint.
 
     Args:
-        name: of the checkpoint.
-        logs: open logs of the directory.
-        before: present content.
-        refused: recovery points of offline partitions, UNKNOWN if it was lost; that is written,
-            since the next start would take a missing one for 0 and could cut the log.
+        name: Of the checkpoint.
+        logs: Open logs of the directory.
+        before: Present content.
+        refused: Recovery points of offline partitions, UNKNOWN if one was lost. UNKNOWN is written
+            as well: the next start would read a missing one as 0, and could cut the log.
     """
     if name == CLEANER_OFFSETS:
         return dict(
@@ -120,8 +120,8 @@ class Checkpoints:
     ) -> dict[TopicPartition, KafkaStorageError]:
         """Make the log starts of these partitions durable.
 
-        Also their recovery points, if none is known: in a log that does not begin at 0 a start
-        could not distinguish a power cut from damage.
+        Unknown recovery points of them are set as well. Without one, a start cannot distinguish a
+        power cut from damage in a log that does not begin at 0.
 
         Returns:
             Partitions whose log start is not durable, with the error.
@@ -157,7 +157,7 @@ class Checkpoints:
         while 0 would let it cut the log there.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         for name in (RECOVERY_POINTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
             with directory.checkpointing:

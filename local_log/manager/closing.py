@@ -26,14 +26,14 @@ def close_side_by_side(
     """Close logs, several at a time, so that thousands share fsyncs.
 
     Args:
-        logs: of one directory.
-        pool: closes a few at a time.
-        clean: write everything for a clean start.
-        closed: called after each.
-        wait_s: longest wait for a single log; after it the rest is abandoned.
+        logs: Of one directory.
+        pool: Closes a few at a time.
+        clean: Write everything for a clean start.
+        closed: Called after each.
+        wait_s: Longest wait for a single log; after it the rest is abandoned.
 
     Returns:
-        Whether all of them were closed completely.
+        True if all of them were closed completely.
     """
     is_whole = True
     closing = [pool.submit(each.close, clean=clean) for each in logs]

@@ -26,7 +26,7 @@ class NewLog(NamedTuple):
     """A log to create.
 
     Attributes:
-        leader_epoch: under which this broker will lead it, if known.
+        leader_epoch: Under which this broker will lead it, if known.
     """
 
     topic: str
@@ -48,8 +48,8 @@ class Creation(NamedTuple):
     """Logs to create.
 
     Attributes:
-        known: logs that are open already, and errors of those that cannot be created.
-        carry_out: creates the others; on a pool thread.
+        known: Logs that are open already, and errors of those that cannot be created.
+        carry_out: Creates the others; on a pool thread.
     """
 
     known: dict[TopicPartition, PartitionLog | KafkaStorageError]
@@ -84,9 +84,9 @@ class LogCreation:
         If a directory fails before all of its logs are durable, they are created in another one.
 
         Args:
-            wanted: none of them has files here.
-            counts: logs in each working directory; updated.
-            preferred: directories for some of them, used while they work.
+            wanted: None of them has files here.
+            counts: Logs in each working directory; updated.
+            preferred: Directories for some of them, used while they work.
         """
         made: Made = {}
         left = list(wanted)
@@ -118,7 +118,7 @@ class LogCreation:
         stale = directory.forget(new.topic_partition for new in members)
         if stale and not self._write_checkpoints(directory, stale):
             return self._fail(members, "its checkpoints cannot be written")
-        # All names first, then the content of files in parallel: the first fsync writes nearly all
+        # First all names, then the content of files in parallel. The first fsync writes nearly all
         # of thousands of names, and the disk combines the others.
         begun: list[PartitionLog] = []
         for new in members:
@@ -182,7 +182,7 @@ def make_durable(disk: Disk, path: Path, *, with_chain: bool) -> None:
     be lost: it is rebuilt from the log.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     disk.fsync_path(path / PARTITION_METADATA)
     if with_chain:
@@ -197,7 +197,7 @@ def log_files(disk: Disk, path: Path) -> list[str]:
 
 
 def holds_records(disk: Disk, path: Path) -> bool:
-    """Whether a partition directory has records."""
+    """True if a partition directory has records."""
     return any(disk.size(path / name) for name in log_files(disk, path))
 
 
@@ -209,9 +209,9 @@ def begin_log(
     The rest of an earlier attempt that was killed is opened like any other log, never as clean.
 
     Raises:
-        OSError: the disk failed.
-        LogRefused: the directory's content contradicts itself.
-        KafkaStorageError: it has records of a deleted topic of this name, which could not be
+        OSError: The disk failed.
+        LogRefused: The directory's content contradicts itself.
+        KafkaStorageError: It has records of a deleted topic of this name, which could not be
             renamed. The next start puts it aside.
     """
     path, tp = directory.path / partition_dir(new.topic_partition), new.topic_partition

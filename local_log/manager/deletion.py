@@ -18,9 +18,9 @@ class Removal:
     """Partition directories to delete.
 
     Attributes:
-        count: number of partitions that were here.
-        names: new paths, by log directory.
-        due: paths to unlink, by the delay in ms.
+        count: Number of partitions that were here.
+        names: New paths, by log directory.
+        due: Paths to unlink, by the delay in ms.
     """
 
     count: int = 0

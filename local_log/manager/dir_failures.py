@@ -17,11 +17,11 @@ class DirFailures:
     """Takes directories offline; from any thread.
 
     Args:
-        to_loop: schedules a function on the loop.
-        pool: for writes to disks.
+        to_loop: Schedules a function on the loop.
+        pool: For writes to disks.
 
     Attributes:
-        on_offline: called on the loop with a directory that failed.
+        on_offline: Called on the loop with a directory that failed.
     """
 
     def __init__(

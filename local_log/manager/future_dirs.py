@@ -1,9 +1,8 @@
 """The directory of a log that will replace another: its creation, and what a start does with it.
 
 It is in the same log directory as the present one, with Kafka's name for such a log,
-`<topic>-<partition>.<32 hex>-future`. The file `tidemark-future`, the first one in it, names its
-partition (the topic in the directory's name may be cut) and shows whether the whole content is
-durable:
+`<topic>-<partition>.<32 hex>-future`. Its first file is `tidemark-future`. It names the partition,
+since the topic in the directory's name may be cut, and shows if the whole content is durable:
 
     tidemark-future 1
     topic orders
@@ -20,10 +19,10 @@ opened, which makes that name durable and then removes the marker. So a start th
 one and no directory of the partition continues at 2. If the partition has a directory, 1 has not
 happened, and the future one is removed. In all other cases nothing proves its state, and it stays.
 
-A log that moves to another log directory has its future directory there (`moving`), and the marker
-names the log directory that it comes from. 2 precedes 1 then. A start swaps it in only if that log
-directory works and the partition is not in it: an absent directory may have records that the copy
-lacks. If the partition is still there, the move begins again, see `Loaded.moves`.
+If a log moves to another log directory, its future directory is there (`moving`), and the marker
+names the log directory of its source. Step 2 precedes step 1 then. A start swaps it in only if the
+source directory works and does not have the partition. A directory that is absent may have records
+that the copy lacks. If the partition is still there, the move begins again, see `Loaded.moves`.
 """
 
 import logging
@@ -72,11 +71,11 @@ class NewBeginning(NamedTuple):
     """Restart offset of a log, and its state there.
 
     Attributes:
-        offset: of the first segment: log end, high watermark and recovery point.
-        log_start: at most `offset`; offsets in between are remote.
-        chain: epochs from `log_start` on at least; epochs outside of the range are dropped.
+        offset: Of the first segment: log end, high watermark and recovery point.
+        log_start: At most `offset`; offsets in between are remote.
+        chain: Epochs from `log_start` on at least; epochs outside of the range are dropped.
         producer_snapshot: Kafka's file, as of `offset`.
-        accepted: acceptances to keep; an adopted end in it is made when the log is opened.
+        accepted: Acceptances to keep; an adopted end in it is made when the log is opened.
     """
 
     offset: int
@@ -89,7 +88,7 @@ class NewBeginning(NamedTuple):
         """Return the epochs of [log start, offset).
 
         Raises:
-            CorruptFileError: the chain does not cover the range.
+            CorruptFileError: The chain does not cover the range.
         """
         chain = LeaderEpochCache(self.chain).between(self.log_start, self.offset)
         if self.log_start == self.offset:
@@ -103,9 +102,9 @@ class Moved(NamedTuple):
     """Facts in the marker of a log that comes from another log directory.
 
     Attributes:
-        source: id of that directory.
-        high_watermark: of the log.
-        cleaned: everything below is clean; -1: never cleaned.
+        source: Id of that directory.
+        high_watermark: Of the log.
+        cleaned: Everything below is clean; -1: never cleaned.
     """
 
     source: bytes
@@ -117,8 +116,8 @@ class Marker(NamedTuple):
     """Content of `tidemark-future`.
 
     Attributes:
-        offset: end of the log; everything below is flushed.
-        moved: for a log that comes from another log directory.
+        offset: End of the log; everything below is flushed.
+        moved: For a log that comes from another log directory.
     """
 
     topic_id: bytes
@@ -163,7 +162,7 @@ def parse_marker(data: bytes) -> Marker:
     """Decode the file.
 
     Raises:
-        CorruptFileError: cut, changed, or of another version.
+        CorruptFileError: Cut, changed, or of another version.
     """
     lines = unseal(data, head=_HEAD)
     try:
@@ -199,16 +198,16 @@ def write_future(
     """Create the directory with the files of a log that begins there; durable on return.
 
     Args:
-        disk: of the log directory.
-        path: of the directory, which must not exist.
-        marker: partition and begin of the log.
-        beginning: content of the other files.
-        config: of the topic.
-        now_ms: wall clock.
+        disk: Of the log directory.
+        path: Of the directory, which must not exist.
+        marker: Partition and begin of the log.
+        beginning: Content of the other files.
+        config: Of the topic.
+        now_ms: Wall clock.
 
     Raises:
-        CorruptFileError: the chain has a gap, or the snapshot is damaged; nothing was created.
-        OSError: the disk failed.
+        CorruptFileError: The chain has a gap, or the snapshot is damaged; nothing was created.
+        OSError: The disk failed.
     """
     chain = beginning.clipped_chain()
     producer_snapshot.check(beginning.producer_snapshot)
@@ -248,13 +247,13 @@ def remove_future(disk: Disk, tp: TopicPartition, path: Path, unique: bytes) -> 
     the marker.
 
     Args:
-        disk: of the directory.
-        tp: its partition.
-        path: of the directory.
+        disk: Of the directory.
+        tp: Its partition.
+        path: Of the directory.
         unique: 16 random bytes.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     target = path.parent / renamed_dir(tp, unique, "delete")
     disk.rename(path, target, durable=True)
@@ -273,10 +272,10 @@ def moved_mark(directory_id: bytes) -> bytes:
 
 
 def is_moved_here(directory: LogDir, path: Path) -> bool:
-    """Whether a running broker moved the log at `path` to this log directory.
+    """True if a running broker moved the log at `path` to this log directory.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     try:
         return directory.disk.read_file(path / MOVED_MARK) == moved_mark(directory.directory_id)
@@ -299,7 +298,7 @@ def look_at_future(directory: LogDir, path: Path) -> FoundFuture | None:
         None without a valid marker. Such a directory stays, unless it is empty.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     disk = directory.disk
     try:
@@ -316,15 +315,15 @@ def settle_future(future: FoundFuture, unique: bytes, *, is_there: bool) -> bool
     """Complete the swap if it had begun, before logs are opened; otherwise remove the directory.
 
     Args:
-        future: the directory.
+        future: The directory.
         unique: 16 random bytes.
-        is_there: the partition has a directory, in any log directory.
+        is_there: The partition has a directory, in any log directory.
 
     Returns:
-        Whether it has become the partition's directory.
+        True if it has become the partition's directory.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     directory, path, marker = future
     tp, disk = marker.topic_partition, directory.disk
@@ -359,7 +358,7 @@ def begin_at(directory: LogDir, marker: Marker) -> None:
     lock writes for all callers that wait for it.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     mine = Beginning(marker)
     directory.beginnings.append(mine)

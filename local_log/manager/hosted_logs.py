@@ -12,8 +12,8 @@ class HostedLogs:
     """The logs of a broker. Changed by the event loop; read from any thread.
 
     Attributes:
-        refused: partitions with files here that are not open.
-        being_replaced: partitions whose log is closed while another one replaces it.
+        refused: Partitions with files here that are not open.
+        being_replaced: Partitions whose log is closed while another one replaces it.
     """
 
     def __init__(self) -> None:

@@ -3,8 +3,8 @@
 Each log directory has threads of its own, `num.recovery.threads.per.data.dir` of them, so that a
 slow disk delays only itself. They list the directory, then take one partition after the other.
 
-A stopped run ends as after a kill: a log being opened is left between two steps of its recovery, no
-checkpoint and no clean mark is written, and the next start repeats all of it.
+A stopped run ends as after a kill. A log that is being opened stays between two steps of its
+recovery, and no checkpoint and no clean mark is written. The next start repeats all of it.
 """
 
 import logging
@@ -30,18 +30,18 @@ class LoadRun:
     """One load of all directories; used once.
 
     Attributes:
-        done: number of finished partitions, opened or not.
-        total: number of partitions found; None while the directories are listed.
+        done: Number of finished partitions, opened or not.
+        total: Number of partitions found; None while the directories are listed.
     """
 
     def __init__(self, loader: Loader, dirs: Sequence[LogDir], ports: Ports, threads: int) -> None:
         """Take the parts; `run` does the work.
 
         Args:
-            loader: opens one partition.
-            dirs: all log directories.
-            ports: has the pools.
-            threads: number for each directory.
+            loader: Opens one partition.
+            dirs: All log directories.
+            ports: Has the pools.
+            threads: Number for each directory.
         """
         self._loader, self._dirs, self._threads = loader, dirs, threads
         self._executors, self._clock = ports.executors, ports.clock
@@ -67,7 +67,7 @@ class LoadRun:
         """Raise if the run was stopped.
 
         Raises:
-            LoadStopped: it was.
+            LoadStopped: It was.
         """
         if self._is_stopped:
             raise LoadStopped(f"opening the logs was stopped after {self.done} of {self.total}")
@@ -88,7 +88,7 @@ class LoadRun:
             Outcome of each partition, in the order in which they were found.
 
         Raises:
-            LoadStopped: after `stop`.
+            LoadStopped: After `stop`.
         """
         began_ms = self._logged_ms = self._clock.monotonic_ms()
         working = [directory for directory in self._dirs if directory.works]
@@ -137,7 +137,7 @@ class LoadRun:
         """Run `work` for each directory on its own pool; wait for all, also after errors.
 
         Raises:
-            Exception: the first error.
+            Exception: The first error.
         """
 
         def guarded(directory: LogDir) -> T:

@@ -64,10 +64,10 @@ class Refused:
     """A partition with files here that is not open.
 
     Attributes:
-        directories: log directories with its files.
-        reason: for people, with the remedy.
-        recovery_point: for the checkpoint; UNKNOWN if it is not known.
-        foreign: those of the directories whose files name another partition.
+        directories: Log directories with its files.
+        reason: Text for the operator, with the remedy.
+        recovery_point: For the checkpoint; UNKNOWN if it is not known.
+        foreign: Subset of `directories`: the files there name another partition.
     """
 
     directories: Sequence[LogDir]
@@ -80,7 +80,7 @@ class Unwanted(NamedTuple):
     """A partition directory that the metadata do not assign here.
 
     Attributes:
-        was_removed: the removal of its topic id was read; False: unknown.
+        was_removed: The removal of its topic id was read; False: unknown.
     """
 
     topic_partition: TopicPartition
@@ -93,9 +93,9 @@ class Loaded:
     """Outcome for the directories that were found.
 
     Attributes:
-        unwanted: directories to rename away.
-        moved: partitions in another directory than the metadata say: old one, new one.
-        moves: copies of unfinished moves to other log directories; the moves begin again.
+        unwanted: Directories to rename away.
+        moved: Partitions in another directory than the metadata say: old one, new one.
+        moves: Copies of unfinished moves to other log directories; the moves begin again.
     """
 
     opened: list[tuple[PartitionLog, LogDir]] = field(default_factory=list)
@@ -122,8 +122,8 @@ class _Candidate:
     """One partition directory.
 
     Attributes:
-        topic_id: from `partition.metadata`, otherwise from the sidecar.
-        is_named: it is from `partition.metadata`.
+        topic_id: From `partition.metadata`, otherwise from the sidecar.
+        is_named: It is from `partition.metadata`.
     """
 
     directory: LogDir
@@ -137,12 +137,12 @@ class LoadFacts(TypedDict, total=False):
     """Facts that the caller of a load may have.
 
     Attributes:
-        compare: compare files with sidecars, see `CheckedFiles`.
-        without_sidecars: log directories in which they are not compared.
-        last_broker_epoch: see `LogDir.read_clean_mark`.
-        assigned: partitions that the metadata assign to a log directory, by its id. If the recovery
+        compare: Compare files with sidecars, see `CheckedFiles`.
+        without_sidecars: Log directories in which they are not compared.
+        last_broker_epoch: See `LogDir.read_clean_mark`.
+        assigned: Partitions that the metadata assign to a log directory, by its id. If the recovery
             points of the directory were lost, those of absent partitions stay unknown.
-        removed_topics: topic ids whose removal was read in the metadata log: their directories are
+        removed_topics: Topic ids whose removal was read in the metadata log: their directories are
             deleted. Nothing else proves that a topic is gone.
     """
 
@@ -158,8 +158,8 @@ class LoadRequest:
     """Parameters of a load; see `LogManager.load_run` and `LoadFacts`.
 
     Attributes:
-        config_for, hooks_for, fail_dir: called on the threads that open logs.
-        own_names: names of other files that belong in a log directory.
+        config_for, hooks_for, fail_dir: Called on the threads that open logs.
+        own_names: Names of other files that belong in a log directory.
     """
 
     config_for: Callable[[str], LogConfig]
@@ -178,7 +178,7 @@ class Loader:
     """Opens partitions, each once, on any thread.
 
     Attributes:
-        check_stop: raises to end the opening, as after a kill.
+        check_stop: Raises to end the opening, as after a kill.
     """
 
     def __init__(self, dirs: Sequence[LogDir], ports: Ports, request: LoadRequest) -> None:
@@ -251,8 +251,8 @@ class Loader:
         """Complete or remove future directories that an earlier process left.
 
         Args:
-            futures: of all log directories.
-            found: partitions with a directory, and where; completed ones are added.
+            futures: Of all log directories.
+            found: Partitions with a directory, and where; completed ones are added.
 
         Returns:
             Unfinished moves, see `Loaded.moves`.
@@ -277,7 +277,7 @@ class Loader:
         found: Mapping[TopicPartition, Sequence[LogDir]],
         moves: list[FoundFuture],
     ) -> bool:
-        """Whether the directory must stay: its move continues, or its source is absent."""
+        """True if the directory must stay: its move continues, or its source is absent."""
         tp, moved = future.marker.topic_partition, future.marker.moved
         if moved is None:
             return False
@@ -297,8 +297,8 @@ class Loader:
         """Examine a partition, and open it or leave it unchanged.
 
         Args:
-            tp: the partition.
-            directories: those with a partition directory of its name.
+            tp: The partition.
+            directories: Log directories with a partition directory of its name.
 
         Returns:
             Its outcome.
@@ -362,7 +362,7 @@ class Loader:
         return outcome
 
     def _was_removed(self, one: _Candidate, wanted: TargetReplica | None) -> bool:
-        """Whether its topic's removal was read, and no other fact contradicts it."""
+        """True if its topic's removal was read, and no other fact contradicts it."""
         owner = one.files.owner
         return (
             one.is_named
@@ -504,10 +504,10 @@ def known_log_start(home: LogDir, tp: TopicPartition, config: LogConfig, path: P
     """Return the log start in the checkpoint of a log directory; None if unknown.
 
     Args:
-        home: the log directory with the partition's checkpoint entries.
-        tp: the partition.
-        config: of its topic.
-        path: of the partition's directory.
+        home: The log directory with the partition's checkpoint entries.
+        tp: The partition.
+        config: Of its topic.
+        path: Of the partition's directory.
     """
     log_start = home.entry(LOG_STARTS, tp)
     if config.remote_storage_enable:
@@ -517,8 +517,8 @@ def known_log_start(home: LogDir, tp: TopicPartition, config: LogConfig, path: P
         return 0 if is_ours and home.is_sound(LOG_STARTS) else None
     if is_ours and not config.remote_log_delete_on_disable:
         return log_start
-    # The first segment may begin above: the topic was tiered before, and its remote part is given
-    # up; or Apache Kafka deleted segments before it wrote the checkpoint.
+    # The first segment may begin above the checkpoint's log start. Either the topic was tiered and
+    # its remote part is given up, or Apache Kafka deleted segments before it wrote the checkpoint.
     parsed = map(parse_segment_file, home.disk.list_dir(path))
     first = min((p[0] for p in parsed if p is not None and p[1] == LOG), default=log_start)
     return max(log_start, first)
@@ -528,9 +528,9 @@ def known_recovery_point(home: LogDir, tp: TopicPartition, path: Path) -> int | 
     """Return the offset below which all is flushed; None if unknown.
 
     Args:
-        home: the log directory with the partition's checkpoint entries.
-        tp: the partition.
-        path: of the partition's directory.
+        home: The log directory with the partition's checkpoint entries.
+        tp: The partition.
+        path: Of the partition's directory.
     """
     point = home.entry(RECOVERY_POINTS, tp)
     if point is not None:

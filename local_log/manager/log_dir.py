@@ -55,17 +55,17 @@ class LogDir:
 
     Attributes:
         directory_id: 16 raw bytes from `meta.properties`, zero without that file.
-        was_clean: the last shutdown was clean; set by `read_clean_mark`.
-        broker_epoch: at that shutdown, -1 if unknown.
-        same_boot_epoch: broker epoch of the last incarnation, if the machine has not restarted
-            since it began: then a kill of the process has lost nothing. -1: it has restarted, or
-            this is unknown.
-        same_boot_incarnation: incarnation id of that incarnation; None: unknown.
-        failure: why it is offline, None while it works.
-        checkpointing: held while a checkpoint is collected and written. The loop and pool threads
+        was_clean: The last shutdown was clean; set by `read_clean_mark`.
+        broker_epoch: At that shutdown, -1 if unknown.
+        same_boot_epoch: Broker epoch of the last incarnation, if the machine has not restarted
+            since it began. A kill of the process alone loses no bytes. -1 if the machine has
+            restarted, or if this is unknown.
+        same_boot_incarnation: Incarnation id of that incarnation; None: unknown.
+        failure: Why it is offline, None while it works.
+        checkpointing: Held while a checkpoint is collected and written. The loop and pool threads
             write under one temporary name, and the newest version must be written last.
-        beginnings: entries that wait for the next writer in `future_dirs.begin_at`.
-        entries: content of each offset checkpoint on the disk. Entries of partitions that are not
+        beginnings: Entries that wait for the next writer in `future_dirs.begin_at`.
+        entries: Content of each offset checkpoint on the disk. Entries of partitions that are not
             open here are kept in new versions: an offline log needs them when it comes back.
     """
 
@@ -88,7 +88,7 @@ class LogDir:
 
     @property
     def works(self) -> bool:
-        """Whether it is not offline."""
+        """True if it is not offline."""
         return self.failure is None
 
     def fail(self, error: Exception) -> bool:
@@ -106,10 +106,10 @@ class LogDir:
         """Create the directory if needed, read its id and its sidecar.
 
         Args:
-            compare: see `CheckedFiles`.
+            compare: See `CheckedFiles`.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         self.disk.make_dirs(self.path)
         self._files = CheckedFiles(self.disk, self.path, compare=compare)
@@ -132,7 +132,7 @@ class LogDir:
         """Take `.lock` until `unlock`, or the end of this object.
 
         Raises:
-            LockHeldError: another process uses the directory.
+            LockHeldError: Another process uses the directory.
         """
         if self._lock is None:
             self._lock = self.disk.lock(self.path / LOCK)
@@ -149,7 +149,7 @@ class LogDir:
         """Read the mark of a clean shutdown and remove it: from now on the directory is in use.
 
         Args:
-            last_broker_epoch: of this broker's last registration: a mark with another one is an
+            last_broker_epoch: Of this broker's last registration: a mark with another one is an
                 old copy. None: unknown.
         """
         path = self.path / CLEAN_SHUTDOWN
@@ -190,7 +190,7 @@ class LogDir:
         """Write which incarnation uses this directory from now on, or used it last.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         incarnation = {
             "version": 0,
@@ -227,7 +227,7 @@ class LogDir:
         A missing or damaged one has no entries, and is not sound.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         for name in (*CHECKPOINTS, CLEANER_OFFSETS):
             self.entries[name] = {}
@@ -248,7 +248,7 @@ class LogDir:
                 )
 
     def is_sound(self, name: str) -> bool:
-        """Whether the checkpoint has all entries that were ever written to it."""
+        """True if the checkpoint has all entries that were ever written to it."""
         return name not in self._unsound
 
     def entry(self, name: str, tp: TopicPartition) -> int | None:

@@ -54,16 +54,16 @@ class LogManager:
 
     Args:
         dirs: `log.dirs`, at least one.
-        config_for: returns a topic's settings by name; called when its log is opened.
-        ports: pools for work that waits for a disk.
-        to_loop: schedules a function on the loop, from any thread; None: it is called at once.
-        own_names: names of other files that belong in a log directory, and are not reported.
+        config_for: Returns a topic's settings by name; called when its log is opened.
+        ports: Pools for work that waits for a disk.
+        to_loop: Schedules a function on the loop, from any thread; None: it is called at once.
+        own_names: Names of other files that belong in a log directory, and are not reported.
 
     Attributes:
-        failures: of log directories.
-        moves: of logs to other log directories.
-        interrupted: copies of unfinished moves of earlier incarnations.
-        preferred: directories in which to create certain logs.
+        failures: Of log directories.
+        moves: Of logs to other log directories.
+        interrupted: Copies of unfinished moves of earlier incarnations.
+        preferred: Directories in which to create certain logs.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class LogManager:
         """Take the `.lock` of each directory.
 
         Raises:
-            LockHeldError: another process uses one of them.
+            LockHeldError: Another process uses one of them.
         """
         for directory in self.dirs:
             directory.prepare()
@@ -146,10 +146,10 @@ class LogManager:
         to `take`, on the loop.
 
         Args:
-            wanted: the metadata's facts about a partition of that name, None without any: then its
+            wanted: The metadata's facts about a partition of that name, None without any: then its
                 directory is put aside by `set_aside`. Default: every directory is wanted.
-            threads: number for each log directory.
-            facts: other facts.
+            threads: Number for each log directory.
+            facts: Other facts.
         """
         request = LoadRequest(
             config_for=self._config_for,
@@ -247,7 +247,7 @@ class LogManager:
         """Write into each directory which incarnation uses it; on a thread that may wait.
 
         Raises:
-            OSError: a disk failed; the end of this incarnation will count as unclean.
+            OSError: A disk failed; the end of this incarnation will count as unclean.
         """
         for directory in self.online_dirs():
             directory.write_running_incarnation(broker_epoch, incarnation_id)
@@ -262,7 +262,7 @@ class LogManager:
         """Create one log, as `create_all` does.
 
         Raises:
-            KafkaStorageError: it could not be created.
+            KafkaStorageError: It could not be created.
         """
         new = NewLog(topic, partition, topic_id, config)
         made = self.create_all([new])[new.topic_partition]
@@ -395,7 +395,7 @@ class LogManager:
         return self._retention
 
     def is_open(self, log: PartitionLog) -> bool:
-        """Whether this log, and no later one of its name, is in use."""
+        """True if this log, and no later one of its name, is in use."""
         tp, hosted = log.topic_partition, self._hosted
         return not self._is_closed and hosted.get(tp) is log and tp not in hosted.being_replaced
 
@@ -432,7 +432,7 @@ class LogManager:
         return self._checkpoints.keep_log_starts(partitions)
 
     def is_log_start_kept(self, tp: TopicPartition) -> bool:
-        """Whether the log start of an open log is on the disk, or unknown."""
+        """True if the log start is in the checkpoint, or unknown, or the log is not open."""
         log, directory = self.get(tp), self.directory_of(tp)
         if log is None or directory is None or not log.log_start_known:
             return True
@@ -462,8 +462,8 @@ class LogManager:
     ) -> None:
         """Close every log, on a thread that may wait; `clean` also marks each directory.
 
-        A directory gets no mark if one of its logs is offline or is not closed in time, since the
-        mark covers all logs. `closed` is called after each log.
+        The mark covers all logs of a directory. So a directory gets none if one of its logs is
+        offline or is not closed in time. `closed` is called after each log.
         """
         self._is_closed = True
         self._deletion.close()

@@ -28,10 +28,10 @@ class LogMaintenance:
     """Periodic flushes and expiries of producers.
 
     Args:
-        logs: returns all open ones.
-        is_open: whether a log is still open.
-        pool: runs the flushes.
-        scheduler: of the loop.
+        logs: Returns all open ones.
+        is_open: Returns True if a log is still open.
+        pool: Runs the flushes.
+        scheduler: Of the loop.
     """
 
     def __init__(

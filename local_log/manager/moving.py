@@ -2,15 +2,16 @@
 
 Its segments are copied into a future directory there (`future_dirs`), unchanged, piece by piece on
 a pool thread, while the log continues. The loop compares the copy with the present segments. So
-data that leaves the log, by retention, compaction or a truncation, leaves the copy, and segments
-that a truncation may have changed are copied again. When little is missing, the log is rolled and
-leased, the rest is copied and made durable, and the copy replaces the log (`replacement`).
+data that retention, compaction or a truncation removes from the log is removed from the copy.
+Segments that a truncation may have changed are copied again. When little is missing, the log is
+rolled and leased, the rest is copied and made durable, and the copy replaces the log
+(`replacement`).
 
 Remote segments stay where they are. The local part of a tiered log is its local segments, epoch
 chain, producers and acceptances, and all of these are copied.
 
-The future directory and its marker are durable before the move is reported as accepted: a start
-finds them and begins the move again, see `Loaded.moves`. The copy is made from scratch then.
+The future directory and its marker are durable before the move is reported as accepted. A start
+finds them and begins the move again from scratch, see `Loaded.moves`.
 """
 
 import errno
@@ -87,7 +88,7 @@ class _Copied:
     """Copied part of one segment.
 
     Attributes:
-        end_offset: of the closed segment; None until it is copied whole, with its indexes.
+        end_offset: Of the closed segment; None until it is copied whole, with its indexes.
     """
 
     segment: LogSegment
@@ -100,9 +101,9 @@ class Step:
     """One call on the pool.
 
     Attributes:
-        drops: segments whose copies are deleted: base offset, and end offset if copied whole.
-        segment: whose bytes [start, end) are copied; None: only `drops`.
-        closes_at: end offset (exclusive) if the segment is closed and `end` is its size. Then its
+        drops: Segments whose copies are deleted: base offset, and end offset if copied whole.
+        segment: Its bytes [start, end) are copied; None if there are only `drops`.
+        closes_at: End offset (exclusive) if the segment is closed and `end` is its size. Then its
             indexes and the snapshot there are copied, and all is made durable.
     """
 
@@ -117,12 +118,12 @@ class LogMove:
     """One move; owned by the loop.
 
     Attributes:
-        log: the log to copy; replaced if the partition's log is replaced meanwhile.
-        source: its log directory.
-        target: log directory that it moves to.
-        path: of the future directory.
-        needed_bytes: bytes still to copy of all moves to the target when this one was planned.
-        is_over: it is completed or abandoned.
+        log: The log to copy; replaced if the partition's log is replaced meanwhile.
+        source: Its log directory.
+        target: Log directory that it moves to.
+        path: Of the future directory.
+        needed_bytes: Bytes still to copy of all moves to the target when this one was planned.
+        is_over: It is completed or abandoned.
     """
 
     def __init__(self, log: PartitionLog, source: LogDir, target: LogDir, path: Path) -> None:
@@ -173,7 +174,7 @@ class LogMove:
         self._copied.pop(base_offset, None)
 
     def has_copied(self, base_offset: int) -> bool:
-        """Whether a part of the segment that begins there is copied."""
+        """True if a part of the segment that begins there is copied."""
         return base_offset in self._copied
 
     def next_step(self) -> Step | None:
@@ -207,7 +208,7 @@ class LogMove:
 
 
 def _is_gone(copied: _Copied, here: dict[int, LogSegment], cut: int | None) -> bool:
-    """Whether a segment has left the log, or a truncation may have changed it."""
+    """True if a segment has left the log, or a truncation may have changed it."""
     if here.get(copied.segment.base_offset) is not copied.segment:
         return True
     return cut is not None and (copied.end_offset is None or copied.end_offset > cut)
@@ -217,7 +218,7 @@ class LogMoves:
     """The moves of a broker.
 
     Attributes:
-        under_way: moves by partition; changed on the loop.
+        under_way: Moves by partition; changed on the loop.
     """
 
     def __init__(self, ports: Ports, failures: DirFailures) -> None:
@@ -244,7 +245,7 @@ class LogMoves:
         """Create the future directory, durably.
 
         Raises:
-            KafkaStorageError: the disk failed, or has too little room.
+            KafkaStorageError: The disk failed, or has too little room.
         """
         disk, size = self._disk, move.needed_bytes
         marker = Marker(
@@ -269,7 +270,7 @@ class LogMoves:
                 segment.
 
         Raises:
-            KafkaStorageError: a disk failed, or is full; the move must end.
+            KafkaStorageError: A disk failed, or is full; the move must end.
         """
         try:
             with self._watched(move):
@@ -282,7 +283,7 @@ class LogMoves:
         """Make the copied part of the active segment durable, to shorten the last step.
 
         Raises:
-            KafkaStorageError: the disk failed.
+            KafkaStorageError: The disk failed.
         """
         with self._watched(move):
             path = path_of(move.path, segment.base_offset, LOG)
@@ -293,11 +294,11 @@ class LogMoves:
         """Copy the rest of a log that is leased and rolled; complete and durable on return.
 
         Args:
-            move: its segments are copied, except for `steps`.
-            steps: the rest.
+            move: Its segments are copied, except for `steps`.
+            steps: The rest.
 
         Raises:
-            KafkaStorageError: a disk failed, or a file of the log is gone.
+            KafkaStorageError: A disk failed, or a file of the log is gone.
         """
         old, target = move.log, move.target
         cleaned = move.source.entry(CLEANER_OFFSETS, move.topic_partition)

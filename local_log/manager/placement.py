@@ -15,12 +15,12 @@ class TargetReplica:
     """The metadata's facts about a replica of this broker.
 
     Attributes:
-        directory_id: the log directory assigned to it; None if it never had one.
-        was_never_served: if it never had one: no record was ever in it, with certainty.
-        may_be_begun: if it never had one: it is not in a missing log directory.
-        is_lost: it was served in a directory that was never recorded, and that is missing.
-        barred: reason why it is not served here in any case, for people; "": none.
-        has_others: other brokers have replicas of the partition, too.
+        directory_id: The log directory assigned to it; None if it never had one.
+        was_never_served: If it never had one: no record was ever in it, with certainty.
+        may_be_begun: If it never had one: it is not in a missing log directory.
+        is_lost: It was served in a directory that was never recorded, and that is missing.
+        barred: Reason why it is not served here in any case, for people; "": none.
+        has_others: Other brokers have replicas of the partition, too.
     """
 
     topic_id: bytes
@@ -38,10 +38,10 @@ class FoundReplica:
     """A partition directory with the wanted name.
 
     Attributes:
-        directory_id: of its log directory.
-        where: its path, for people.
-        topic_id: from its files; None without any.
-        partition: from its sidecar; None without any.
+        directory_id: Of its log directory.
+        where: Its path, for people.
+        topic_id: From its files; None without any.
+        partition: From its sidecar; None without any.
         holds_records: False if it is known to have none.
     """
 
@@ -52,14 +52,14 @@ class FoundReplica:
     holds_records: bool = True
 
     def fits(self, wanted: TargetReplica) -> bool:
-        """Whether no fact in it contradicts the wanted partition."""
+        """True if no fact in it contradicts the wanted partition."""
         return self.topic_id in (None, wanted.topic_id) and self.partition in (
             None,
             wanted.partition,
         )
 
     def is_certain(self, wanted: TargetReplica) -> bool:
-        """Whether its own files identify it as the wanted partition."""
+        """True if its own files identify it as the wanted partition."""
         return self.topic_id == wanted.topic_id and self.fits(wanted)
 
     def description(self) -> str:
@@ -77,10 +77,10 @@ class Placement:
     """The decision; exactly one of the first three fields is set.
 
     Attributes:
-        opened: index of the found directory to open.
-        is_begun: there is none, and the replica may be created.
-        offline: why neither is possible, for people, with the remedy.
-        aside: indexes of found directories to rename away; their files are kept.
+        opened: Index of the found directory to open.
+        is_begun: There is none, and the replica may be created.
+        offline: Why neither is possible, for people, with the remedy.
+        aside: Indexes of found directories to rename away; their files are kept.
     """
 
     opened: int | None = None
@@ -95,9 +95,9 @@ def place(
     """Decide on one partition.
 
     Args:
-        wanted: facts of the metadata.
-        found: all partition directories of that name in working log directories.
-        working: ids of the log directories that work.
+        wanted: Facts of the metadata.
+        found: All partition directories of that name in working log directories.
+        working: Ids of the log directories that work.
     """
     if wanted.barred:
         return Placement(offline=wanted.barred)

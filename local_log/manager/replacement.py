@@ -2,7 +2,7 @@
 
 In the same directory: a follower's log restarts at another offset, because its leader no longer has
 the following records on its disk. The new log is created beside the present one, which stays in use
-meanwhile, and then swapped in. `future_dirs` has the order, and the effect of a kill in between.
+until the swap. `future_dirs` has the order of the steps, and the effect of a kill between them.
 
 The present log is closed, as a deleted one is, before its directory is renamed. Work for it on pool
 threads ends in `LogClosed`, and finds no file of the new log under its paths.
@@ -49,11 +49,11 @@ class Future(NamedTuple):
     """A log that is complete and durable, and not in its place yet.
 
     Attributes:
-        replaces: the log that it will replace.
-        directory: its log directory.
-        path: of its directory.
-        marker: content of its marker file.
-        sets_records_aside: records of the replaced log are kept, for an operator.
+        replaces: The log that it will replace.
+        directory: Its log directory.
+        path: Of its directory.
+        marker: Content of its marker file.
+        sets_records_aside: Records of the replaced log are kept, for an operator.
     """
 
     replaces: PartitionLog
@@ -70,7 +70,7 @@ class Swap(NamedTuple):
     """A swap that was begun on the loop.
 
     Attributes:
-        carry_out: renames the directories; on a pool thread.
+        carry_out: Renames the directories; on a pool thread.
     """
 
     future: Future
@@ -81,7 +81,7 @@ class LogReplacement:
     """Replaces logs of one broker.
 
     Args:
-        hooks_for: makes the hooks of the new log.
+        hooks_for: Makes the hooks of the new log.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ class LogReplacement:
         The rest after a failure is removed by the next start at the latest.
 
         Raises:
-            LogClosed: the partition has no log here.
-            CorruptFileError: the chain has a gap or the producer snapshot is damaged.
-            KafkaStorageError: the disk failed.
+            LogClosed: The partition has no log here.
+            CorruptFileError: The chain has a gap or the producer snapshot is damaged.
+            KafkaStorageError: The disk failed.
         """
         present, directory = self._hosted.get(tp), self._hosted.directory_of(tp)
         if present is None or directory is None:
@@ -151,7 +151,7 @@ class LogReplacement:
         back after `take`: until then readers get `LogIsTruncated` and retry.
 
         Raises:
-            LogClosed: it is no longer the partition's log; drop the future one. Nothing changed.
+            LogClosed: It is no longer the partition's log; drop the future one. Nothing changed.
         """
         tp = future.marker.topic_partition
         if self._hosted.get(tp) is not future.replaces or tp in self._hosted.being_replaced:

@@ -1,10 +1,10 @@
 """One retention pass over all logs: rolls due segments, deletes expired ones.
 
-Log starts are on the disk before a segment is deleted. Otherwise a kill could lose the log start:
-clients would be refused offsets that are in the remote tier, and a lost first segment would look
-like an expired one. Work that waits for the disk runs on the pool: reading the ages of the oldest
-segments, which a start does not read, writing log starts and clipped epoch chains, renaming files.
-The loop does the rest, for a slice of the logs at a time; a leased log comes last.
+Log starts are on the disk before a segment is deleted. Otherwise a kill could lose the log start.
+Then offsets in the remote tier would be refused, and a lost first segment would look like an
+expired one. Work that waits for the disk runs on the pool. It reads the ages of the oldest segments
+(a start does not), writes log starts and clipped epoch chains, and renames files. The loop does the
+rest, for a slice of the logs at a time; a leased log comes last.
 """
 
 import logging
@@ -46,10 +46,10 @@ class RetentionPass:
     """Runs retention passes.
 
     Args:
-        is_open: whether a log is still in use; others are skipped.
-        keep_log_starts: makes log starts durable; returns those that failed.
-        pool: for work that waits for the disk.
-        scheduler: of the loop.
+        is_open: Returns True if a log is still in use; other logs are skipped.
+        keep_log_starts: Makes log starts durable; returns those that failed.
+        pool: For work that waits for the disk.
+        scheduler: Of the loop.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class RetentionPass:
         """Begin one pass; it continues after the return.
 
         Args:
-            logs: to check.
-            now_ms: wall clock.
-            ended: called on the loop at the end of the pass; not called if the process stops first.
-            release_copied: also delete copied segments within local retention.
+            logs: To check.
+            now_ms: Wall clock.
+            ended: Called on the loop at the end of the pass; not called if the process stops first.
+            release_copied: Also delete copied segments within local retention.
 
         Returns:
             A list of (partition, base offset, reason), which has all deleted segments at the end.

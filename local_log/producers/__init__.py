@@ -1,1 +1,1 @@
-"""The producers of a log: state, snapshots, transactions."""
+"""Producer state of a log: state, snapshots, transactions."""

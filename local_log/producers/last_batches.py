@@ -17,8 +17,8 @@ class LastBatch(NamedTuple):
     """State of a producer, for the cleaner.
 
     Attributes:
-        offset: last offset of its newest data batch; -1 if it has only markers in this epoch.
-        epoch: its newest one.
+        offset: Last offset of its newest data batch; -1 if it has only markers in this epoch.
+        epoch: Its newest one.
     """
 
     offset: int
@@ -29,7 +29,7 @@ class LastBatches:
     """Collected for offsets from `first` (inclusive) to `end` (exclusive); on the loop.
 
     Attributes:
-        packed: the result: producer id, offset and epoch of each, 8 bytes per number.
+        packed: The result: producer id, offset and epoch of each, 8 bytes per number.
     """
 
     __slots__ = ("_at", "_count", "_end", "_first", "_forgotten", "_ids", "_states", "packed")

@@ -45,8 +45,8 @@ class ProducerState:
     """State of one producer id.
 
     Attributes:
-        is_silent: no batch for `SILENT_MS`, so that none is in flight.
-        batches: fields of a `BatchMeta` for the newest batches, oldest first. The garbage
+        is_silent: No batch for `SILENT_MS`, so that none is in flight.
+        batches: Fields of a `BatchMeta` for the newest batches, oldest first. The garbage
             collector, whose passes hold the event loop, does not track plain tuples of numbers: a
             log may have 100,000 producers.
     """
@@ -112,9 +112,9 @@ class ProducerStates:
     """All producers of one partition, up to `end_offset` (exclusive).
 
     Attributes:
-        highest_id: highest id up to `GIVEN_ID_MAX` ever seen, also of removed producers; -1:
+        highest_id: Highest id up to `GIVEN_ID_MAX` ever seen, also of removed producers; -1:
             none.
-        forgotten: number of expired producers.
+        forgotten: Number of expired producers.
     """
 
     __slots__ = (
@@ -150,15 +150,15 @@ class ProducerStates:
         (KAFKA-15591).
 
         Args:
-            header: of the batch.
-            log_end: offset of the batch; only a log that never had a record ends at 0.
+            header: Of the batch.
+            log_end: Offset of the batch; only a log that never had a record ends at 0.
 
         Returns:
             The earlier append of which this is an exact duplicate, or None if it is new.
 
         Raises:
-            InvalidProducerEpoch: the producer is fenced.
-            OutOfOrderSequence: records before it are missing.
+            InvalidProducerEpoch: The producer is fenced.
+            OutOfOrderSequence: Records before it are missing.
         """
         state = self.producers.get(header.producer_id)
         sequence = header.base_sequence
@@ -277,7 +277,7 @@ class ProducerStates:
                 del self._unreplicated[first]
 
     def has_open_transactions_before(self, offset: int) -> bool:
-        """Whether a transaction that began before `offset` is still open."""
+        """True if a transaction that began before `offset` is still open."""
         return any(first < offset for first in self._ongoing)
 
     def expire(self, now_ms: int, expiration_ms: int, among: Iterable[int] | None = None) -> int:
@@ -288,9 +288,9 @@ class ProducerStates:
         retry after a broken connection a second time.
 
         Args:
-            now_ms: wall clock.
-            expiration_ms: of silence.
-            among: only these ids, some of which may be unknown; None: all.
+            now_ms: Wall clock.
+            expiration_ms: Of silence.
+            among: Only these ids, some of which may be unknown; None: all.
 
         Returns:
             Number of removed producers.
@@ -356,13 +356,13 @@ class ProducerStates:
 
 
 def entries_of(producers: Mapping[int, ProducerState]) -> Iterator[ProducerEntry]:
-    """Entries for a snapshot: the remembered batches, the oldest of a producer first.
+    """Yield the entries of a snapshot: the remembered batches, the oldest of a producer first.
 
-    DIFFERS: Kafka keeps only the newest batch of each. A new leader that starts from a snapshot
-    then does not recognise a duplicate of an earlier one, and the client writes it again under
-    another epoch. Kafka can read these files: it takes the last entry of a producer, and drops
-    entries with old timestamps, so earlier entries have no later timestamps. For a silent producer
-    the newest batch is enough.
+    DIFFERS: Kafka keeps only the newest batch of each producer. A new leader that starts from such
+    a snapshot does not recognise a duplicate of an earlier batch. The client then writes it again
+    under another epoch. Kafka can read these files: it takes the last entry of a producer, and
+    drops entries with old timestamps. So earlier entries have no later timestamps. For a silent
+    producer the newest batch is enough.
     """
     for producer_id, state in producers.items():
         epoch, marked_by, first = (

@@ -20,9 +20,9 @@ def note_batch(
     """Update the producers with a batch that is in the log.
 
     Args:
-        producers: state up to this batch.
-        header: with its final offsets.
-        read_batch: reads the whole batch; called for transaction markers only.
+        producers: State up to this batch.
+        header: With its final offsets.
+        read_batch: Reads the whole batch; called for transaction markers only.
 
     Returns:
         The entry for the transaction index if the batch aborts a transaction with records.
@@ -49,8 +49,8 @@ def read_marker(batch: bytes | memoryview) -> tuple[bool, int] | None:
     """Decode a transaction marker.
 
     Returns:
-        Whether it commits, and the epoch of the coordinator that wrote it; None for a control
-        batch of another kind or without records (compaction may have emptied it).
+        (True for a commit, epoch of the coordinator that wrote it). None for a control batch of
+        another kind or without records (compaction may have emptied it).
     """
     for record in iter_records(batch):
         if record.key is None or record.value is None:

@@ -1,1 +1,1 @@
-"""The work of a start on the files of one log: survey, verdict, repair."""
+"""Recovery of one log's files at a start: survey, verdict, repair."""

@@ -1,9 +1,9 @@
 """`tidemark-accepted`: faults of a log that an operator accepted, and its valid holes.
 
-One JSON line, then its CRC32C. Holes, `sparse` and the adopted epoch are kept as long as the log
-exists; an accepted validation only until a start that finds no fault, an adopted end until a start
-that finds the log there. A damaged file counts as missing: then nothing is accepted, and a log that
-needs it is refused again.
+The file is one JSON line, then its CRC32C. Holes, `sparse` and the adopted epoch stay as long as
+the log exists. An accepted validation stays until a start finds no fault, an adopted end until a
+start finds that the log has reached it. A damaged file counts as missing: then nothing is accepted,
+and a log that needs it is refused again.
 """
 
 import json
@@ -30,10 +30,10 @@ class Adopted:
     """A log end above the batches: offsets below it were given out, as the remote tier proves.
 
     Attributes:
-        begin: offset at which the log restarts, with its segments set aside, because their records
+        begin: Offset at which the log restarts, with its segments set aside, because their records
             are remote. None: its segments stay.
-        end: the log end (exclusive); offsets without batches below it are a gap.
-        chain: the epoch chain up to there.
+        end: The log end (exclusive); offsets without batches below it are a gap.
+        chain: The epoch chain up to there.
     """
 
     begin: int | None
@@ -46,11 +46,11 @@ class Accepted:
     """Content of the file.
 
     Attributes:
-        validation: faults that an operator accepted; None without any.
+        validation: Faults that an operator accepted; None without any.
         holes: (first, end) of ranges of missing offsets, end exclusive.
-        is_sparse: offsets may be missing anywhere: this log, or the leader's, was cleaned.
-        adopted: order of `tidemark remote adopt`, until it is executed.
-        adopted_epoch: highest leader epoch that was used before it; -1 for none.
+        is_sparse: Offsets may be missing anywhere: this log, or the leader's, was cleaned.
+        adopted: Order of `tidemark remote adopt`, until it is executed.
+        adopted_epoch: Highest leader epoch that was used before it; -1 for none.
     """
 
     validation: RefusalFacts | None = None
@@ -60,12 +60,12 @@ class Accepted:
     adopted_epoch: int = -1
 
     def covers(self, faults: tuple[Fault, ...]) -> bool:
-        """Whether an operator accepted every one of these faults."""
+        """True if an operator accepted every one of these faults."""
         known = () if self.validation is None else self.validation.faults
         return set(faults) <= set(known)
 
     def knows_hole(self, first: int, end: int) -> bool:
-        """Whether the absence of [first, end) was accepted."""
+        """True if the absence of [first, end) was accepted."""
         return any(low <= first and end <= high for low, high in self.holes)
 
     def with_holes(self, holes: tuple[tuple[int, int], ...]) -> "Accepted":
@@ -102,7 +102,7 @@ def parse(data: bytes) -> Accepted:
     """Decode the file.
 
     Raises:
-        ValueError: cut, changed, or of another version.
+        ValueError: Cut, changed, or of another version.
     """
     line, _, rest = data.partition(b"\n")
     if rest != b"%08x\n" % crc32c(line):
@@ -135,7 +135,7 @@ def read_accepted(disk: Disk, directory: Path) -> Accepted:
     """Read the file of the log in `directory`.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     path = directory / ACCEPTED
     try:
@@ -151,7 +151,7 @@ def write_accepted(disk: Disk, directory: Path, accepted: Accepted) -> None:
     """Write the file; durable on return.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     disk.atomic_write(directory / ACCEPTED, dump(accepted))
 
@@ -160,7 +160,7 @@ def note_sparse(disk: Disk, directory: Path) -> None:
     """Write that offsets may be missing anywhere; durable on return.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     accepted = read_accepted(disk, directory)
     if not accepted.is_sparse:

@@ -1,7 +1,7 @@
 """Inspection of a log for an operator, and its acceptance.
 
-An inspection changes nothing and needs no lock. An acceptance writes one file, `tidemark-accepted`,
-which a broker reads only when it opens the log: the next start that finds the same faults opens it.
+An inspection changes nothing and needs no lock. An acceptance writes only `tidemark-accepted`. A
+broker reads it when it opens the log, so the next start with the same faults opens it.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Inspection:
 
     Attributes:
         set_aside: (name, bytes) of files that earlier starts cut and kept.
-        deleted: names of files that wait for their removal and may be renamed back.
+        deleted: Names of files that wait for their removal and may be renamed back.
     """
 
     partition: TopicPartition
@@ -37,7 +37,7 @@ class Inspection:
 
     @property
     def is_refused(self) -> bool:
-        """Whether a start would refuse this log."""
+        """True if a start would refuse this log."""
         return isinstance(self.verdict, Refused)
 
     @property
@@ -51,12 +51,12 @@ def inspect(disk: Disk, request: OpenRequest, files: SmallFiles | None = None) -
     """Inspect a log as the next start will see it; nothing is changed.
 
     Args:
-        disk: of the log.
-        request: facts that the next start will have.
-        files: for the small files of the directory; None: read without checks.
+        disk: Of the log.
+        request: Facts that the next start will have.
+        files: For the small files of the directory; None: read without checks.
 
     Raises:
-        OSError: the directory cannot be read.
+        OSError: The directory cannot be read.
     """
     directory = request.directory
     found = Surveyor(disk, request, files or PlainFiles(disk, directory)).look()
@@ -74,7 +74,7 @@ def accept(disk: Disk, inspection: Inspection) -> None:
     """Accept a refused log: the next start that finds exactly these faults opens it.
 
     Raises:
-        OSError: the file could not be written; nothing is accepted.
+        OSError: The file could not be written; nothing is accepted.
     """
     verdict = inspection.verdict
     assert isinstance(verdict, Refused)

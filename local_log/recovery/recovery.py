@@ -67,13 +67,13 @@ class OpenedLog:
     """Result of opening a directory.
 
     Attributes:
-        segments: oldest first, the last one active.
+        segments: Oldest first, the last one active.
         log_start_known: False if a tiered partition's log start was in a lost checkpoint.
-        truncated_bytes: bytes removed from the log.
-        chain_is_dirty: the epoch chain was written and not fsynced.
-        chain_lost: why the epochs below the first segment are unknown, "" if they are known.
-        adopted_epoch: see `Accepted`.
-        damages: repaired damages of a log that tolerates them.
+        truncated_bytes: Bytes removed from the log.
+        chain_is_dirty: The epoch chain was written and not fsynced.
+        chain_lost: Why the epochs below the first segment are unknown, "" if they are known.
+        adopted_epoch: See `Accepted`.
+        damages: Repaired damages of a log that tolerates them.
     """
 
     segments: list[LogSegment]
@@ -115,8 +115,8 @@ class LogOpener:
         """Open the directory, with repairs where needed.
 
         Raises:
-            LogRefused: it contradicts the known facts; nothing was changed.
-            OSError: the disk failed.
+            LogRefused: It contradicts the known facts; nothing was changed.
+            OSError: The disk failed.
         """
         found, damages = self._look()
         verdict = validate(found.survey)

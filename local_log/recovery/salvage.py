@@ -43,7 +43,7 @@ class SegmentDamage(NamedTuple):
     """One damage of a segment.
 
     Attributes:
-        file: name of the segment's file.
+        file: Name of the segment's file.
     """
 
     file: str
@@ -71,14 +71,14 @@ class Salvager:
         """Rewrite damaged segments; durable on return.
 
         Args:
-            survey: of the log.
-            segments: of the same log. Those that a cleaner has not put in place yet are skipped.
+            survey: Of the log.
+            segments: Of the same log; segments that still have `.swap` files are skipped.
 
         Returns:
             The damages; empty if nothing was changed.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         by_base = {segment.base_offset: segment for segment in segments}
         bases = sorted(by_base)
@@ -153,7 +153,7 @@ class _Search:
         self._data, self._at = b"", 0  # a window of the file, and its position
 
     def batches(self) -> list[FoundBatch]:
-        """Return all of them, in the order of the file."""
+        """Return all sound batches, in the order of the file."""
         found, position = [], 0
         while position + HEADER_SIZE <= self._size:
             header = self._sound(position)
@@ -203,7 +203,7 @@ class _Search:
         return read_header(self._data, position - self._at)
 
     def _sound(self, position: int) -> BatchHeader | None:
-        """The header of a sound batch there, None if there is none."""
+        """Return the header of the sound batch at `position`; None if there is none."""
         if position + HEADER_SIZE > self._size:
             return None
         header = self._header(position)
@@ -219,7 +219,7 @@ class _Search:
         return header if has_valid_crc(self._data, position - self._at, header) else None
 
     def _look_at(self, position: int, size: int) -> None:
-        """Have so many bytes from `position` on in memory."""
+        """Load at least `size` bytes from `position` on, less at the file's end."""
         if self._at <= position and position + size <= self._at + len(self._data):
             return
         self._check_stop()

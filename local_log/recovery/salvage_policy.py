@@ -1,8 +1,8 @@
-"""Which of the sound batches of a damaged segment stay, and under which offsets. Pure.
+"""Decides which sound batches of a damaged segment stay, and under which offsets. Pure.
 
-A batch's checksum covers its records, not its base offset and leader epoch. So a batch may be sound
-and claim a place where it cannot be. Most batches are right: the longest run of places that fit
-each other is believed, and a batch outside of it is taken to lie where it stands in the file.
+A batch's checksum covers its records, not its base offset and leader epoch. So a sound batch may
+have a wrong offset or epoch. Most batches are right, so the longest run of base offsets that fit
+each other is believed. A batch outside of that run gets the offsets that its file position implies.
 """
 
 from bisect import bisect_right
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 _CLAIMED, _CONFIRMED = 2, 3
-"""The weight of a place, and the weight of one that fits a neighbour's."""
+"""Weight of a batch in a run, and of a batch that borders on a neighbour."""
 
 
 class FoundBatch(NamedTuple):
-    """A sound batch, as the file has it.
+    """A batch of the file with a valid checksum.
 
     Attributes:
-        position: its first byte.
-        size_bytes: of it.
-        base_offset: as it claims.
-        offset_count: how many offsets it covers.
-        epoch: leader epoch as it claims; below 0: none.
+        position: Its first byte in the file.
+        size_bytes: Its size with the header.
+        base_offset: From its header; may be wrong.
+        offset_count: Number of offsets that it covers.
+        epoch: Leader epoch from its header, may be wrong; below 0 is none.
     """
 
     position: int
@@ -33,7 +33,7 @@ class FoundBatch(NamedTuple):
 
 
 class KeptBatch(NamedTuple):
-    """A batch that stays, under an offset and an epoch that may not be those it claims."""
+    """A batch that stays; its offset and epoch may differ from those in its header."""
 
     found: FoundBatch
     base_offset: int
@@ -41,7 +41,7 @@ class KeptBatch(NamedTuple):
 
 
 class LostOffsets(NamedTuple):
-    """Offsets [first, end) that no batch has any more; a batch without records takes them."""
+    """Offsets [first, end) without a batch; a batch without records will cover them."""
 
     first: int
     end: int
@@ -49,12 +49,12 @@ class LostOffsets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One thing that was wrong, for people.
+    """One damaged place, as it is logged.
 
     Attributes:
-        position: byte of the file where it begins.
-        offset: the first offset that it concerns.
-        text: what it is, and what became of it.
+        position: Byte of the file where it begins.
+        offset: First offset (inclusive) that is affected.
+        text: The damage and its repair.
     """
 
     position: int
@@ -64,11 +64,11 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Salvage:
-    """The target form of the segment.
+    """The content that the rewritten segment will have.
 
     Attributes:
-        pieces: in their order.
-        damages: in the order of the file; empty where the segment is sound.
+        pieces: In ascending order of offsets.
+        damages: In the order of the file; empty if the segment is sound.
     """
 
     pieces: tuple[KeptBatch | LostOffsets, ...]
@@ -78,21 +78,21 @@ class Salvage:
 def salvage(
     found: Sequence[FoundBatch], size_bytes: int, *, start: int, limit: int, end: int
 ) -> Salvage:
-    """Decide over one segment.
+    """Plan the content of one segment.
 
     Args:
-        found: its sound batches, in the order of the file.
-        size_bytes: of the file; bytes between batches are damage.
-        start: its base offset.
-        limit: its offsets are below this.
-        end: up to here (exclusive) it reached, as far as is known. Only where its tail is damaged
-            are offsets below it taken for lost: a sound file that is too short may be an old copy.
+        found: Its sound batches, in the order of the file.
+        size_bytes: Size of the file; bytes between batches are damage.
+        start: Base offset of the segment.
+        limit: Every offset of the segment is below this (exclusive).
+        end: Known end of the segment's offsets (exclusive). If the file's tail is damaged, missing
+            offsets below it count as lost. A sound file that is too short may be an old copy.
     """
     return _Salvager(found, start, limit).decide(size_bytes, end)
 
 
 class _Salvager:
-    """Used once."""
+    """State of one walk over the found batches; used once."""
 
     def __init__(self, found: Sequence[FoundBatch], start: int, limit: int) -> None:
         self._found, self._limit = found, limit
@@ -104,7 +104,7 @@ class _Salvager:
         self._lost_before = False
 
     def decide(self, size_bytes: int, end: int) -> Salvage:
-        """Walk over the file."""
+        """Plan the segment, see `salvage`."""
         free = self._free()
         for index, one in enumerate(self._found):
             self._skip_to(one.position)
@@ -116,7 +116,7 @@ class _Salvager:
         return Salvage(tuple(self._pieces), tuple(self._damages))
 
     def _free(self) -> list[int]:
-        """For each batch, where the next one begins that is in its place."""
+        """For each batch: base offset of the next believed batch, `limit` if there is none."""
         free, following = [], self._limit
         for index in range(len(self._found) - 1, -1, -1):
             free.append(following)
@@ -165,10 +165,10 @@ class _Salvager:
 
 
 def _fitting(found: Sequence[FoundBatch], start: int, limit: int) -> set[int]:
-    """The heaviest run of batches whose places ascend without touching each other, by index.
+    """Return the indexes of the believed batches: the heaviest run without overlaps.
 
-    A batch that begins where its neighbour ends weighs more: only one of two places that exclude
-    each other is confirmed so.
+    A batch that borders on a neighbour in the file weighs more. If two batches claim the same
+    offsets, the neighbours confirm at most one of them.
     """
     runs = _Runs(len(found))
     for index, one in enumerate(found):
@@ -183,7 +183,7 @@ def _fitting(found: Sequence[FoundBatch], start: int, limit: int) -> set[int]:
 
 
 def _epochs(found: Sequence[FoundBatch]) -> list[int]:
-    """The leader epoch of each batch: the longest run that never falls is believed."""
+    """Return the leader epoch of each batch; the longest run that never falls is believed."""
     runs = _Runs(len(found))
     for index, one in enumerate(found):
         if one.epoch >= 0:
@@ -197,7 +197,11 @@ def _epochs(found: Sequence[FoundBatch]) -> list[int]:
 
 
 class _Runs:
-    """Runs of intervals that ascend: by their ends the heaviest ones, no more than are of use."""
+    """Finds the heaviest run of ascending, disjoint intervals.
+
+    For each end it keeps only the heaviest run that ends there. It drops a run if another one ends
+    at or before the same place and weighs no less.
+    """
 
     def __init__(self, count: int) -> None:
         self._ends: list[int] = []  # ascending, as are the weights
@@ -206,7 +210,14 @@ class _Runs:
         self._before = [-1] * count
 
     def add(self, index: int, first: int, end: int, weight: int) -> None:
-        """Take interval `index`, which may follow those that end at `first` or below."""
+        """Add interval [first, end); calls come in ascending order of `index`.
+
+        Args:
+            index: Number of the interval, as `heaviest` returns it.
+            first: The interval may follow a run that ends at or below this.
+            end: Exclusive.
+            weight: Added to the weight of the run that it follows.
+        """
         at = bisect_right(self._ends, first) - 1
         if at >= 0:
             self._before[index] = self._last[at]
@@ -223,7 +234,7 @@ class _Runs:
         self._last[at:stop] = [index]
 
     def heaviest(self) -> set[int]:
-        """The intervals of the heaviest run."""
+        """Return the indexes of the heaviest run's intervals."""
         found, index = set(), self._last[-1] if self._last else -1
         while index >= 0:
             found.add(index)

@@ -1,8 +1,7 @@
-"""Record bytes that leave a log in recovery: kept under another name, never unlinked.
+"""Keeps record bytes that recovery cuts from a log under another name, and never unlinks them.
 
-`<file>.<number>.<position>.cut` holds what was in `<file>` from byte `position` on. Kafka takes no
-notice of such files, recovery leaves them alone, and `tidemark log inspect` lists them; a person
-removes them.
+`<file>.<number>.<position>.cut` holds the bytes of `<file>` from byte `position` on. Kafka and
+recovery ignore such files, and `tidemark log inspect` lists them. Only an operator removes them.
 """
 
 import re
@@ -19,27 +18,31 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 def is_cut_name(name: str) -> bool:
-    """Whether a file was set aside."""
+    """True if a file of this name holds bytes that were set aside."""
     return _NAME.match(name) is not None
 
 
 def cut_name(file: str, position: int, names: Iterable[str]) -> str:
-    """A name that is not taken, for what was in `file` from byte `position` on."""
+    """Return a free name for the bytes of `file` from byte `position` on.
+
+    Args:
+        file: Name of the file without its directory.
+        position: First byte (inclusive) that is set aside.
+        names: Names of all files in the directory.
+    """
     taken = [m for m in map(_NAME.match, names) if m is not None and m["file"] == file]
     number = max((int(match["number"]) for match in taken), default=0) + 1
     return f"{file}.{number}.{position}{CUT}"
 
 
 def set_segment_aside(disk: Disk, directory: Path, base_offset: int) -> Path:
-    """Take a whole segment out of the log; durable on return.
-
-    Its indexes say nothing without it and are removed.
+    """Rename a segment's log file out of the log and remove its indexes; durable on return.
 
     Returns:
-        Where its records are now.
+        The new path of its records.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     path = path_of(directory, base_offset, LOG)
     target = directory / cut_name(path.name, 0, disk.list_dir(directory))
@@ -53,20 +56,20 @@ def set_segment_aside(disk: Disk, directory: Path, base_offset: int) -> Path:
 def cut_segment(
     disk: Disk, directory: Path, base_offset: int, position: int, *, keeps: bool
 ) -> Path | None:
-    """Cut a segment's log at byte `position`; durable on return.
+    """Cut a segment's log file at byte `position`; durable on return. Its indexes stay.
 
     Args:
-        disk: where it is.
-        directory: of the partition.
-        base_offset: the segment's.
-        position: what lies from this byte (inclusive) on goes.
-        keeps: copy that to a file beside first; False for an incomplete last batch.
+        disk: Holds the partition directory.
+        directory: Of the partition.
+        base_offset: Of the segment.
+        position: First byte (inclusive) to remove.
+        keeps: Copy the removed bytes to a `.cut` file first; False for an incomplete last batch.
 
     Returns:
-        The copy.
+        Path of the copy, None without one.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     path = path_of(directory, base_offset, LOG)
     copy = None
@@ -79,15 +82,15 @@ def cut_segment(
 
 
 def copy_aside(disk: Disk, source: Path, position: int) -> Path:
-    """Copy a file from byte `position` on to a file beside it; durable on return.
+    """Copy a file from byte `position` (inclusive) on to a `.cut` file; durable on return.
 
-    Under a temporary name until it is whole: what a kill leaves is removed at the next start.
+    The copy has a temporary name until it is complete; the next start removes an incomplete one.
 
     Returns:
-        The copy.
+        Path of the copy.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     target = source.with_name(cut_name(source.name, position, disk.list_dir(source.parent)))
     part = target.with_name(target.name + ".tmp")

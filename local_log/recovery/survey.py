@@ -1,8 +1,8 @@
-"""Looks at a partition directory without changing anything: what is there, how far it is sound.
+"""Surveys a partition directory, read only: its files, and how far each segment is sound.
 
-What must be read whole is read whole: after an unclean stop every segment from the recovery point
-on, with an unknown recovery point all of them, and every segment whose indexes do not fit it. Of
-the others the first and the last batch are looked at.
+After an unclean stop it reads every segment from the recovery point on, or all segments if the
+recovery point is unknown. It also reads every segment whose indexes do not fit it. Of the other
+segments it reads only the first and the last batch.
 """
 
 import logging
@@ -35,20 +35,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OpenRequest:
-    """The caller's knowledge about the directory.
+    """The log to open, and the facts about it that its own files do not have.
 
     Attributes:
-        directory: of this partition.
-        config: the topic's settings.
-        now_ms: wall clock.
-        recovery_point: below this (exclusive) everything was flushed; 0 for a log that no sound
-            checkpoint lists, None if that is unknown.
-        log_start: from the checkpoint, None if it has none.
-        high_watermark: from the checkpoint, 0 if it has none.
-        is_clean: the last stop of this log directory was clean.
-        was_compacted: a cleaner has worked here, so offsets may be missing rightly.
-        check_stop: called now and then; what it raises ends the opening, as a kill would.
-        salvages: damage costs what is damaged, and never the log: see `salvage`.
+        directory: Of this partition.
+        config: The topic's settings.
+        now_ms: Wall clock.
+        recovery_point: Every offset below this (exclusive) was flushed. It is 0 for a log that no
+            sound checkpoint lists, and None if it is unknown.
+        log_start: From the checkpoint, None if it has none.
+        high_watermark: From the checkpoint, 0 if it has none.
+        is_clean: The last stop of this log directory was clean.
+        was_compacted: A cleaner has worked here, so missing offsets are no fault.
+        check_stop: Called about once for each MiB that is read. An exception from it ends the
+            opening, and leaves the directory as a kill would.
+        salvages: Damaged segments are rewritten from their sound batches, instead of the log being
+            refused; see `salvage`.
     """
 
     topic_partition: TopicPartition
@@ -65,12 +67,12 @@ class OpenRequest:
 
 
 class _SwapSegment(LogSegment):
-    """A segment that a cleaner has written and not yet put into its place."""
+    """A segment of a cleaner whose files still have the suffix `.swap`, some or all of them."""
 
     __slots__ = ()
 
     def path(self, suffix: str) -> Path:
-        """Path of one of its files, under the name it has now."""
+        """Path of one of its files: with `.swap` if such a file exists."""
         path = path_of(self.directory, self.base_offset, suffix)
         swap = path.with_name(path.name + SWAP)
         return swap if self._disk.exists(swap) else path
@@ -81,16 +83,16 @@ class _SwapSegment(LogSegment):
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """The findings about the directory, and facts learned on the way.
+    """Result of a survey: the facts for the verdict, and the state that recovery works on.
 
     Attributes:
-        names: of all files in the directory.
-        segments: as the log would have them, oldest first.
-        readings: by base offset, of the segments that were read whole.
-        replaced: base offsets of segments that a half finished compaction has replaced.
-        swaps: names of the files that it had still to rename. An index without its log is not
-            among them: that segment has its name already, or was not finished.
-        chain_on_disk: the epoch chain as its file says, empty if it says nothing.
+        names: Names of all files in the directory.
+        segments: The segments once an interrupted compaction is completed, oldest first.
+        readings: By base offset; only of segments that were read whole.
+        replaced: Base offsets of segments that an interrupted compaction has replaced.
+        swaps: Names of the `.swap` files to rename. An index without its `.swap` log file is not
+            listed: its segment was renamed before, or was never complete.
+        chain_on_disk: The epoch chain in its file; empty if the file is missing or damaged.
     """
 
     survey: LogSurvey
@@ -103,7 +105,7 @@ class Surveyed:
 
 
 class Surveyor:
-    """Looks at one directory; used once."""
+    """Surveys one directory; used once."""
 
     def __init__(self, disk: Disk, request: OpenRequest, files: SmallFiles) -> None:
         self._disk = disk
@@ -111,16 +113,16 @@ class Surveyor:
         self._files = files
         self._directory = request.directory
         self._readings: dict[int, SegmentReading] = {}
-        # A cleaner was about to give these their names: which of their indexes are the old
-        # segment's is not told, so all of them are made again.
+        # A cleaner was renaming the files of these segments. An index may still be that of the old
+        # segment, so all of them are rebuilt.
         self._half_swapped: set[int] = set()
         self._may_lack_offsets = request.was_compacted or request.config.compacts
 
     def look(self) -> Surveyed:
-        """Look at everything.
+        """Survey the directory.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         request = self._request
         names = self._disk.list_dir(self._directory)
@@ -168,14 +170,15 @@ class Surveyor:
     def _segments(
         self, names: Sequence[str], swaps: Sequence[str]
     ) -> tuple[list[LogSegment], tuple[int, ...]]:
-        """The segments as they are once a half finished compaction is finished."""
+        """Return the segments once an interrupted compaction is completed, and those replaced."""
         plain, swapped = _bases_of(names), _bases_of([name.removesuffix(SWAP) for name in swaps])
         new = [self._segment(_SwapSegment, base) for base in sorted(swapped)]
         replaced = set(plain & swapped)
         if new:
-            # As Kafka: whatever begins between the first and the end of the last new segment. A
-            # cleaner never touches the active one: who reaches beyond it has a changed bit.
-            # Its index may still be that of the old segment.
+            # The new segments replace every old one that begins between the first base offset and
+            # the end of the last of them, as in Kafka. The walk uses no index: it may be that of
+            # the old segment. A cleaner never replaces the active segment, so an end beyond the
+            # active segment's base offset is a changed bit.
             last_end = 0
             for _, header in new[-1].batches(0):
                 last_end = header.next_offset
@@ -206,9 +209,9 @@ class Surveyor:
             if is_settled and is_flushed:
                 survey = self._glance(segment, next_base)
             if next_base is None and survey and survey.end_offset != request.recovery_point:
-                survey = None  # a log that was closed cleanly ends at its recovery point
+                survey = None  # a log that was closed cleanly ends at its recovery point: read it
             surveys.append(survey or self._read(segment, next_base))
-            segment.release()  # a long log has more segments than a process may have files
+            segment.release()  # a log may have more segments than a process has descriptors
         return surveys
 
     def _read(self, segment: LogSegment, next_base: int | None) -> SegmentSurvey:
@@ -238,7 +241,7 @@ class Surveyor:
         )
 
     def _glance(self, segment: LogSegment, next_base: int | None) -> SegmentSurvey | None:
-        """Look at its first and last batch; None if it must be read whole."""
+        """Survey a segment by its first and last batch; None if it must be read whole."""
         if needs_rebuild(self._disk, segment):
             log.warning("indexes are missing or damaged, rebuilding: %s", segment.path(LOG))
             return None
@@ -253,9 +256,9 @@ class Surveyor:
         if last is None or last.magic != MAGIC or last.base_offset < first.base_offset:
             return None
         if not base <= first.base_offset < end:
-            return None  # a changed bit: base offsets are outside of a batch's checksum
+            return None  # a changed bit: the checksum does not cover the base offset
         if next_base is None and first.base_offset > base and not self._may_lack_offsets:
-            return None  # likewise: what is appended to begins at its own name
+            return None  # likewise: the active segment begins at the offset in its file name
         if whole != size or (next_base is not None and end > next_base):
             return None
         places = [EpochEntry(first.partition_leader_epoch, first.base_offset)]
@@ -265,7 +268,7 @@ class Surveyor:
 
 
 def _base_of(swap: str) -> int | None:
-    """Base offset of a segment's file by its name as `.swap`."""
+    """Base offset in the name of a `.swap` file; None for another kind of name."""
     parsed = parse_segment_file(swap.removesuffix(SWAP))
     return None if parsed is None else parsed[0]
 

@@ -1,9 +1,8 @@
-"""May a log be opened, and what must be cut? One pure function of what a survey found.
+"""Decides whether a log may be opened, and which bytes are cut. Pure function of a survey.
 
-Below what is known to be flushed nothing may be missing or damaged: a log that contradicts this is
-refused, with the plan of what opening it all the same would mean. Above it a stopped process or a
-power cut may have left anything: the log is cut before the first thing that is wrong.
-See docs/decisions/holes-after-a-power-cut.md.
+Flushed offsets must be present and sound. A log that breaks this is refused, and the refusal has
+the plan that an operator may accept. Above the flushed offsets a kill or a power cut may leave any
+bytes, so the log is cut at the first fault. See docs/decisions/holes-after-a-power-cut.md.
 """
 
 from collections.abc import Sequence
@@ -20,14 +19,14 @@ from local_log.segment.reading import Ending, Gap
 
 @dataclass(frozen=True, slots=True)
 class SegmentSurvey:
-    """One segment as it was found.
+    """One segment as the survey found it.
 
     Attributes:
-        was_read: whole, batch by batch; else only its first and last batch were looked at.
-        whole_bytes: up to here (exclusive) its batches are sound.
-        end_offset: after the last of them (exclusive).
-        places: (leader epoch, offset) of batches: where each run of an epoch begins and of the last
-            batch if it was read, else of the first and the last batch. Epoch -1 is none.
+        was_read: True if every batch was read, False if only the first and the last one.
+        whole_bytes: Every batch below this byte (exclusive) is sound.
+        end_offset: Offset after the last sound batch (exclusive).
+        places: (leader epoch, base offset) of some batches; epoch -1 is none. Of a segment that
+            was read: first batch of each epoch, and the last batch. Else the first and the last.
     """
 
     base_offset: int
@@ -44,18 +43,19 @@ class SegmentSurvey:
 
 @dataclass(frozen=True, slots=True)
 class LogSurvey:
-    """Everything a validation rests on.
+    """All facts that the verdict depends on.
 
     Attributes:
-        segments: oldest first.
-        chain: as the file says; None if it is missing, empty or damaged.
-        chain_problem: why it is None.
-        recovery_point: below it (exclusive) all was flushed; None: unknown.
-        log_start: from the checkpoint, None if it has none.
-        high_watermark: from the checkpoint, 0 if it has none.
-        is_clean: the last stop was clean.
-        is_tiered: what lies below the first segment may be remote.
-        may_have_holes: the topic compacts, or a cleaner's checkpoint lists the log.
+        segments: Oldest first.
+        chain: Epoch chain in the file; None if the file is missing, empty or damaged.
+        chain_problem: Reason for None; else empty.
+        recovery_point: Every offset below it (exclusive) was flushed; None if it is unknown.
+        log_start: From the checkpoint, None if it has none.
+        high_watermark: From the checkpoint, 0 if it has none.
+        is_clean: The last stop was clean.
+        is_tiered: Offsets below the first segment may be remote.
+        may_have_holes: The topic compacts, or a cleaner's checkpoint lists the log.
+        accepted: Faults and holes that an operator accepted before.
     """
 
     segments: tuple[SegmentSurvey, ...]
@@ -71,7 +71,7 @@ class LogSurvey:
 
     @property
     def flushed_end(self) -> int:
-        """All below this (exclusive) was flushed, as far as is known."""
+        """Every offset below this (exclusive) was flushed, as far as is known."""
         marks = [self.recovery_point or 0]
         if self.is_clean or self.recovery_point is None:
             marks.append(self.high_watermark)
@@ -80,7 +80,13 @@ class LogSurvey:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A segment ends at byte `position` (exclusive); `keeps`: the rest is copied aside first."""
+    """Cut of a segment's log file.
+
+    Attributes:
+        base_offset: Of the segment.
+        position: The file's new end in bytes (exclusive).
+        keeps: The removed bytes are copied to a `.cut` file first.
+    """
 
     base_offset: int
     position: int
@@ -89,22 +95,24 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """How a log is opened.
+    """Plan of the changes by which a log is opened.
 
     Attributes:
-        aside: base offsets of segments that leave the log whole, oldest first.
-        cuts: oldest first.
-        log_end: exclusive. Above the end of the last segment after a loss that was accepted: a
-            batch without records takes the offsets between, so that none of them is given twice.
-        log_start_known: False if a tiered log's start was in a checkpoint that is gone.
-        chain: what the epoch chain is to be; None: made again from the batches.
-        chain_lost: why nothing is known of the epochs below the first segment although they are
-            remote; "" where something is known, or nothing is there.
-        holes: (first, end) that are accepted now and must be remembered.
-        is_sparse: offsets are missing rightly, which must be remembered.
-        accepted: faults that a person took as they are.
-        adopts: an adopted end is still to be made.
-        begins_at: where the log begins when no segment stays; None: at its end.
+        aside: Base offsets of segments that are set aside as a whole, oldest first.
+        cuts: Oldest first.
+        log_end: Exclusive. After an accepted loss it may lie above the last segment's end. A batch
+            without records then covers the offsets between, so that none of them is assigned twice.
+        log_start: Inclusive.
+        log_start_known: False if a tiered log's start was in a checkpoint that is lost.
+        chain: The epoch chain from here on; None if it is to be rebuilt from the batches.
+        chain_problem: Reason for the rebuild; else empty.
+        chain_lost: Reason why the epochs below the first segment are unknown although these offsets
+            are remote; else empty.
+        holes: Ranges (first, end), end exclusive, that are accepted now and must be written down.
+        is_sparse: Missing offsets are no fault in this log, and this must be written down.
+        accepted: Faults that an operator accepted.
+        adopts: The log end of `tidemark remote adopt` is not yet reached.
+        begins_at: Offset of the first segment if no segment stays; None for the log end.
     """
 
     aside: tuple[int, ...]
@@ -124,14 +132,14 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The log stays as it is; `if_accepted` is what opening it all the same would do."""
+    """The log stays unchanged; `if_accepted` is the plan if an operator accepts the facts."""
 
     facts: RefusalFacts
     if_accepted: Open
 
 
 def validate(survey: LogSurvey) -> Open | Refused:
-    """Decide over one log."""
+    """Return the plan for one log, or its refusal."""
     return _Validator(survey).verdict()
 
 
@@ -191,19 +199,19 @@ class _Validator:
     # -- segments -------------------------------------------------------------------------------
 
     def _is_safe(self, offset: int) -> bool:
-        """Whether the record at `offset` was flushed, or that is not known to be wrong."""
+        """True if the record at `offset` was flushed, or may have been."""
         point = self.survey.recovery_point
         return self.survey.is_clean or point is None or offset < point
 
     def _is_sparse(self) -> bool:
-        """Whether offsets may be missing rightly, everywhere in this log."""
+        """True if missing offsets are no fault, anywhere in this log."""
         survey = self.survey
         return (
             survey.may_have_holes
             or survey.accepted.is_sparse
             or any(segment.lacks_records for segment in survey.segments)
-            # A cleaner never touches the last segment, and leaves no damage: a gap there is no sign
-            # of its work, but a base offset that was changed.
+            # A cleaner skips the last segment and leaves no damage. So a gap in the last segment
+            # or in a damaged one is a changed base offset.
             or any(
                 segment.first_gap is not None and segment.ending is Ending.WHOLE
                 for segment in survey.segments[:-1]
@@ -232,10 +240,10 @@ class _Validator:
                 return
 
     def _may_follow(self, segment: SegmentSurvey, *, was_cut: bool) -> bool:
-        """Whether a segment stays although offsets are missing before it."""
+        """True if a segment stays although offsets are missing before it."""
         first, end = self.end, segment.base_offset
         if end <= (self.survey.log_start or 0):
-            return True  # a deletion that a power cut undid in part: no reader goes below the start
+            return True  # a power cut undid a part of a deletion; no reader reads below the start
         if self._is_sparse() or self.survey.accepted.knows_hole(first, end):
             return True
         if not was_cut:
@@ -247,7 +255,7 @@ class _Validator:
         return True
 
     def _cut(self, segment: SegmentSurvey, *, is_last: bool) -> tuple[Cut | None, int, bool]:
-        """Where a segment must end, its end offset then, and whether that is a fault."""
+        """Return the cut of a segment, its end offset after it, and whether that is a fault."""
         position, offset = segment.whole_bytes, segment.end_offset
         ending, gap = segment.ending, segment.first_gap
         if gap is not None and not self._is_sparse():
@@ -266,7 +274,7 @@ class _Validator:
         return cut, offset, is_fault
 
     def _following(self, segment: SegmentSurvey, offset: int) -> int:
-        """The offset that a damaged segment should reach to, as far as is known."""
+        """Offset (exclusive) that a damaged segment should reach, as far as is known."""
         bases = [other.base_offset for other in self.survey.segments]
         later = [base for base in bases if base > segment.base_offset]
         return max(min(later, default=self.survey.flushed_end), offset)
@@ -280,7 +288,7 @@ class _Validator:
     # -- its start and end ----------------------------------------------------------------------
 
     def _still_to_adopt(self) -> Adopted | None:
-        """The adopted end, unless the log has reached it, or more was lost since."""
+        """Return the adopted end; None if the log has reached it, or was longer since."""
         survey, adopted = self.survey, self.survey.accepted.adopted
         known_end = max(survey.flushed_end, survey.log_start or 0)
         if adopted is None or self.found_end >= adopted.end or known_end > adopted.end:
@@ -288,7 +296,7 @@ class _Validator:
         return adopted
 
     def _adopt(self, adopted: Adopted) -> None:
-        """Take the end that was adopted: what is missing below it is no fault."""
+        """Move the log end to the adopted one; missing offsets below it are no fault."""
         if adopted.begin is not None:
             self.aside += [segment.base_offset for segment in self.kept]
             self.kept, self.cuts, self.holes = [], [], []
@@ -301,7 +309,7 @@ class _Validator:
             self._add(FaultKind.ENDS_TOO_EARLY, last, at, self.end, survey.flushed_end)
             self.end = survey.flushed_end
         elif not survey.segments and survey.recovery_point is None:
-            # A log is begun with a segment, and never without one since.
+            # A log has at least one segment from its creation on.
             self._add(FaultKind.EVERY_SEGMENT_LOST, None, 0, self.end, self.end)
         start = survey.log_start
         if start is None or self.found_end >= start:
@@ -330,7 +338,7 @@ class _Validator:
         return max(checkpoint or 0, local_start), True
 
     def _start_by_chain(self, local_start: int) -> int:
-        """Where an unknown log start may lie: the chain is clipped where the log begins."""
+        """Guess an unknown log start: the chain's first entry is clipped to the log start."""
         if self.kept and self.survey.chain:
             start = self.survey.chain[0].start_offset
             if local_start < start < self.kept[0].end_offset:
@@ -340,24 +348,24 @@ class _Validator:
     # -- the epoch chain ------------------------------------------------------------------------
 
     def _chain(self, log_start: int) -> tuple[tuple[EpochEntry, ...] | None, str]:
-        """The chain as it is to be; None and why if it must be made again from the batches."""
+        """Return the chain and "", or None and the reason for a rebuild from the batches."""
         survey = self.survey
         chain, problem = survey.chain, survey.chain_problem
         if chain is not None:
             chain, problem = self._compared(chain, log_start)
         if self._is_remote() and chain is not None:
-            # An unknown log start: it may be the local one, but no chain begins above that.
+            # An unknown log start is at most the local start, so no chain begins above that.
             lowest = log_start if survey.log_start is None else survey.log_start
             on_disk = survey.chain or ()
             if not on_disk or on_disk[0].start_offset > lowest:
                 problem = "it begins above the log start"
             elif chain[-1].epoch > on_disk[-1].epoch:
-                # Of a tiered log it is on the disk before the first batch of an epoch.
+                # A tiered log writes its chain before the first batch of an epoch.
                 problem = f"it ends before epoch {chain[-1].epoch}"
         return (None, problem) if problem else (chain, "")
 
     def _is_remote(self) -> bool:
-        """Whether offsets below the first segment are, or may be, in the remote tier."""
+        """True if offsets below the first segment are, or may be, in the remote tier."""
         survey, local_start = self.survey, self._local_start()
         return survey.is_tiered and (
             local_start > 0 if survey.log_start is None else survey.log_start < local_start
@@ -366,12 +374,12 @@ class _Validator:
     def _compared(
         self, chain: tuple[EpochEntry, ...], log_start: int
     ) -> tuple[tuple[EpochEntry, ...] | None, str]:
-        """The chain with the epochs that it does not know yet, or what contradicts it."""
+        """Return the chain with newer epochs of the batches, or None and the contradiction."""
         if not _ascends(chain):
             return None, "its entries do not ascend"
         cache = LeaderEpochCache(chain)
-        # Epochs of batches are outside of their checksums: batches that contradict each other do
-        # not refute a chain. What was read whole has been validated by then.
+        # The checksum does not cover a batch's epoch. If epochs of batches contradict each other,
+        # only segments that were read whole can refute the chain: they are validated.
         has_changed_bit = self._epochs_fall()
         for segment in self.kept:
             if has_changed_bit and not segment.was_read:
@@ -385,9 +393,9 @@ class _Validator:
                 if segment.was_read and all(
                     epoch > one.epoch and first > one.start_offset for one in newest
                 ):
-                    cache.assign(epoch, first)  # written before the chain was: it continues here
+                    cache.assign(epoch, first)  # the batch reached the disk before the chain did
                     continue
-                # Of a segment that was read the whole run is of this epoch.
+                # In a segment that was read, the whole run has this epoch.
                 for offset in (first, end - 1) if segment.was_read else (first,):
                     if cache.epoch_for(offset) != epoch:
                         known = cache.epoch_for(offset)

@@ -1,9 +1,9 @@
-"""Facts about transaction indexes without a look at the disk.
+"""List of a log's segments with a transaction index, and a cache of these indexes.
 
 Nearly no segment has a transaction index, and an aborted transaction may be noted many segments
-behind its records. So a read asks a short list of the segments that have one, and their bytes are
-kept, within a bound that all logs of a broker share. They are read on the loop, while a pool thread
-may add to the index of a log that is leased to it.
+behind its records. So a read walks a short list of the segments that have one. All logs of a broker
+share one bounded cache of index bytes. The event loop reads the cache while a pool thread may
+append to the index of a log that is leased to it.
 """
 
 from bisect import bisect_left
@@ -16,17 +16,17 @@ from local_log.segment.segment import LogSegment
 from runtime.executors import make_mutex
 
 CACHED_BYTES_MAX = 4 * 1024 * 1024
-"""Some 120,000 aborted transactions."""
+"""Enough for about 120,000 aborted transactions."""
 
 _base_of = attrgetter("base_offset")
 
 
 class AbortedCache:
-    """Bytes of transaction indexes, the least recently used going first; for any thread.
+    """LRU cache of the bytes of transaction indexes, for any thread.
 
     Attributes:
-        size_bytes: of all that is kept.
-        drops: how often something was dropped.
+        size_bytes: Total size of the cached indexes.
+        drops: Number of calls of `drop`.
     """
 
     __slots__ = ("_bytes", "_bytes_max", "_mutex", "drops", "size_bytes")
@@ -38,7 +38,7 @@ class AbortedCache:
         self.size_bytes = self.drops = 0
 
     def get(self, segment: LogSegment) -> bytes | None:
-        """The bytes of a segment's index, if they are kept."""
+        """Return the bytes of a segment's index; None if they are not cached."""
         with self._mutex:
             data = self._bytes.get(segment)
             if data is not None:
@@ -46,12 +46,13 @@ class AbortedCache:
         return data
 
     def put(self, segment: LogSegment, data: bytes, drops: int) -> None:
-        """Keep them, unless they alone are above the bound.
+        """Cache the bytes of an index, unless they alone exceed the bound.
 
         Args:
-            segment: whose they are.
-            data: as read.
-            drops: before they were read; if another number are counted now they may be old.
+            segment: The index belongs to it.
+            data: Whole entries, as read from the file.
+            drops: Value of `drops` before the read. Nothing is cached if it has changed since: the
+                bytes may be old.
         """
         with self._mutex:
             if drops != self.drops or len(data) > self._bytes_max:
@@ -63,7 +64,7 @@ class AbortedCache:
                 self.size_bytes -= len(gone)
 
     def drop(self, segment: LogSegment) -> None:
-        """Forget them: the index has changed, or the segment left its log."""
+        """Remove a segment's bytes, because its index changed or the segment left its log."""
         with self._mutex:
             self.drops += 1
             self.size_bytes -= len(self._bytes.pop(segment, b""))
@@ -79,47 +80,47 @@ class AbortedIndexes:
         self._segments = [segment for segment in segments if segment.has_aborted]
 
     def __len__(self) -> int:
-        """How many segments have one."""
+        """Number of segments with a transaction index."""
         return len(self._segments)
 
     def noted(self, segment: LogSegment) -> None:
-        """An entry was added to the index of the active segment."""
+        """Call after an entry was added to the index of the active segment."""
         self._cache.drop(segment)
         if not self._segments or self._segments[-1] is not segment:
             self._segments.append(segment)
 
     def dropped_below(self, base_offset: int) -> None:
-        """The segments that begin below `base_offset` left the log."""
+        """Call after the segments with a base offset below `base_offset` left the log."""
         gone = bisect_left(self._segments, base_offset, key=_base_of)
         for segment in self._segments[:gone]:
             self._cache.drop(segment)
         del self._segments[:gone]
 
     def changed(self, segments: Iterable[LogSegment]) -> None:
-        """The log was truncated to these segments."""
+        """Call after the log's segments were replaced by these, as in a truncation."""
         for segment in self._segments:
             self._cache.drop(segment)
         self._segments = [segment for segment in segments if segment.has_aborted]
 
     def from_segment(self, base_offset: int) -> list[LogSegment]:
-        """Those of segments that begin at or above `base_offset`."""
+        """Return the segments with an index whose base offset is >= `base_offset`."""
         return self._segments[bisect_left(self._segments, base_offset, key=_base_of) :]
 
     def overlapping(
         self, segments: Iterable[LogSegment], start: int, end: int, *, may_wait: bool = True
     ) -> list[tuple[int, int]]:
-        """(producer id, first offset) of aborted transactions that touch [start, end).
+        """Return (producer id, first offset) of each aborted transaction that touches [start, end).
 
         Args:
-            segments: of `from_segment`, for the segment that holds `start`.
-            start: first offset read.
-            end: first offset not read.
-            may_wait: for the disk.
+            segments: From `from_segment`, called with the base offset of the segment of `start`.
+            start: First offset of the read (inclusive).
+            end: End of the read (exclusive).
+            may_wait: The call may block for the disk.
 
         Raises:
-            WouldWait: an index is not in memory, and must not be waited for.
-            OSError: an index cannot be read.
-            CorruptFileError: an index was changed since the log was opened.
+            WouldWait: The disk is needed, and `may_wait` is False.
+            OSError: An index cannot be read.
+            CorruptFileError: An index was changed since the log was opened.
         """
         found: list[tuple[int, int]] = []
         for segment in segments:

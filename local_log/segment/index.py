@@ -1,11 +1,12 @@
-"""Offset and time index of one segment, on disk as Kafka writes them.
+"""Offset and time index of one segment, in Kafka's file formats.
 
-While a segment is written its indexes are files of full (sparse) length with a zero tail, and their
-entries are also held in memory; each entry is written through as it is made. Trimmed to their
-entries they belong to a closed segment and are read: an unreadable sector is then an error of the
-disk, where a mapping would end the process. One block of entries is kept, so that a reader that
-continues finds its next place without a look at the file.
-A file is open from its first new entry on, so that an idle partition costs no descriptor for it.
+The index files of the active segment have their full (sparse) length with a zero tail. Their
+entries are also in memory, and each new entry is written through. A file is open from its first new
+entry on, so an idle partition has no descriptor for it.
+
+The index files of a closed segment are trimmed to their entries and read, not mapped. So an
+unreadable sector is an error of the disk; with a mapping it would end the process. One block of
+entries is cached, so a sequential reader rarely reads the file.
 """
 
 from pathlib import Path
@@ -23,10 +24,10 @@ _BLOCK_ENTRIES = 512
 
 
 def read_now(disk: Disk, file: OpenFile, position: int, size: int) -> bytes:
-    """Read what is in memory.
+    """Read bytes that are in the page cache.
 
     Raises:
-        WouldWait: it is not.
+        WouldWait: Some of them are not.
     """
     data = disk.read_resident(file, position, size)
     if data is None:
@@ -35,7 +36,7 @@ def read_now(disk: Disk, file: OpenFile, position: int, size: int) -> bytes:
 
 
 class _Key(NamedTuple):
-    """A rising field of an entry: `at` bytes from its beginning."""
+    """An ascending field of an entry, `at` bytes from its beginning."""
 
     form: Struct
     at: int
@@ -47,7 +48,12 @@ _TIME_KEY = _Key(Struct(">q"), 0)
 
 
 class _Block(NamedTuple):
-    """Entries from slot `start` on, of an index of `total` entries."""
+    """Consecutive entries of an index.
+
+    Attributes:
+        start: Number of the first one, from 0.
+        total: Number of entries in the whole index.
+    """
 
     start: int
     total: int
@@ -55,7 +61,13 @@ class _Block(NamedTuple):
 
 
 class SegmentIndex:
-    """The part that both kinds share: a row of fixed-size entries in a file."""
+    """Base of both indexes: a file of fixed-size entries.
+
+    Attributes:
+        is_moving: See `LogSegment.is_moving`.
+        max_entries: The index is full with this many entries; only while active.
+        entries: Number of entries; only while active.
+    """
 
     __slots__ = (
         "_active",
@@ -81,19 +93,23 @@ class SegmentIndex:
         self._block: _Block | None = None  # the newest part of a closed index that was read
         self._file: OpenFile | None = None
         self._active = False
-        self._changes = 0  # of the file, counted after each
-        self._durable = -1  # how many of them are known to survive a power cut
+        self._changes = 0  # number of changes of the file, counted after each
+        self._durable = -1  # the first so many changes survive a power cut
         self.is_moving = False  # see `LogSegment.is_moving`
         self.max_entries = 0
         self.entries = 0  # only while active
 
     @property
     def is_active(self) -> bool:
-        """Whether it is being written."""
+        """True from `activate` or `reset` until `trim` or `release`."""
         return self._active
 
     def activate(self, max_bytes: int) -> None:
-        """Make it writable: whole file in memory, file extended to its full length."""
+        """Make it writable: load all entries, extend the file to `max_bytes`.
+
+        Raises:
+            OSError: The disk failed.
+        """
         if self._active:
             return
         size = self.entry_size
@@ -119,11 +135,11 @@ class SegmentIndex:
         return file
 
     def reset(self, max_bytes: int) -> None:
-        """Throw all entries away and make it writable."""
+        """Remove all entries and make it writable, with a file of `max_bytes`."""
         self._begin(self._disk.open_empty(self.path), bytearray(), max_bytes)
 
     def _loaded(self, data: Buffer) -> None:
-        """Called when the entries have become known."""
+        """Hook: all entries were replaced by those in `data`."""
 
     def _open(self) -> OpenFile:
         if self.is_moving:
@@ -131,21 +147,21 @@ class SegmentIndex:
         return self._disk.open_read(self.path)
 
     def count(self) -> int:
-        """How many entries there are; bytes after the last whole one do not count.
+        """Number of entries; bytes after the last whole one are ignored.
 
         Raises:
-            FileNotFoundError: the file is not there.
+            FileNotFoundError: The file does not exist.
         """
         return self.entries if self._active else self._disk.size(self.path) // self.entry_size
 
     def _entries_up_to(
         self, key: _Key, wanted: int, *, may_wait: bool = True
     ) -> tuple[int, bytes, bytes]:
-        """Look into a closed index.
+        """Search a closed index.
 
         Returns:
-            How many entries have a key <= `wanted`; the last of these and the one after it, empty
-            where there is none.
+            The number of entries with a key <= `wanted`, the last of these entries, and the entry
+            after it. An entry that does not exist is empty.
         """
         block = self._block
         if block is None or not self._holds(block, key, wanted):
@@ -173,7 +189,7 @@ class SegmentIndex:
         return read_now(self._disk, file, position, size)
 
     def _holds(self, block: _Block, key: _Key, wanted: int) -> bool:
-        """Whether the last entry with a key <= `wanted` is in this block."""
+        """True if the last entry with a key <= `wanted` is in this block."""
         data, read = block.data, key.form.unpack_from
         size = self.entry_size
         if not data or (block.start > 0 and read(data, key.at)[0] > wanted):
@@ -206,12 +222,12 @@ class SegmentIndex:
         self.entries += 1
 
     def prepare_trim(self) -> None:
-        """Open the file if it is not: after this `trim` needs no further descriptor."""
+        """Open the file if it is closed, so that `trim` needs no further descriptor."""
         if self._active:
             self._writable()
 
     def forget_from(self, entries: int) -> None:
-        """Forget entries from number `entries` on that speak of a batch that did not come about.
+        """Remove the entries from number `entries` on from memory, after a failed append.
 
         Their bytes stay in the file's tail until the next entry, `trim` or recovery.
         """
@@ -222,7 +238,7 @@ class SegmentIndex:
             self._loaded(self._data)
 
     def trim(self) -> None:
-        """Cut the file to its entries and stop writing; look-ups continue."""
+        """Cut the file to its entries and close it for writing; lookups still work."""
         if self._active:
             self._disk.truncate(self._writable(), self.entries * self.entry_size)
             self._changes += 1
@@ -231,7 +247,7 @@ class SegmentIndex:
             self._data = None
 
     def truncate_entries(self, entries: int) -> None:
-        """Forget all entries from number `entries` on (only while active)."""
+        """Remove all entries from number `entries` on; the index must be active."""
         assert self._data is not None
         size, file = self.entry_size, self._writable()
         self._disk.truncate(file, entries * size)
@@ -242,14 +258,14 @@ class SegmentIndex:
         self._loaded(self._data)
 
     def fsync(self) -> None:
-        """Return when the entries survive a power cut; may run beside the thread that appends.
+        """Return once all entries made before the call survive a power cut.
 
-        While it is written, and nothing has changed since the last time, the disk is left alone: an
-        fsync of a clean file waits for the disk all the same. Entries come each index interval, so
-        a log that is flushed after every small append would wait three times for each of them. The
-        files of a closed index may be replaced by repairs.
+        It may run in parallel with the thread that appends. An unchanged file of an active index is
+        not synced again, because fsync of a clean file waits for the disk as well. A log that is
+        flushed after every small append would else wait for three files each time. A closed index
+        is always synced: a repair may have replaced its file.
         """
-        file, changes = self._file, self._changes  # before: what changes meanwhile is not in it
+        file, changes = self._file, self._changes  # before the fsync, which may miss later changes
         if self._active and changes == self._durable:
             return
         if file is not None:
@@ -259,7 +275,7 @@ class SegmentIndex:
         self._durable = changes
 
     def release(self) -> None:
-        """Let go of the file and of what was read of it, without trimming."""
+        """Close the file and drop all entries from memory, without trimming."""
         self._file = None
         self._data = None
         self._block = None
@@ -267,7 +283,12 @@ class SegmentIndex:
 
 
 class OffsetIndex(SegmentIndex):
-    """From an offset to a position at most one index interval before its batch."""
+    """Maps an offset to a file position at or before its batch.
+
+    Attributes:
+        last_offset: Last offset of the newest entry's batch; the base offset without entries. Only
+            while active.
+    """
 
     __slots__ = ("last_offset",)
     entry_size = offset_index.ENTRY_SIZE
@@ -285,35 +306,42 @@ class OffsetIndex(SegmentIndex):
 
     @property
     def is_full(self) -> bool:
-        """Whether no entry fits any more: the segment must roll."""
+        """True if there is no space for another entry, so the segment must roll."""
         return self.entries >= self.max_entries
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry: the batch ending with `offset` starts at `position`; offsets rise."""
+        """Add an entry for the batch that begins at byte `position`.
+
+        Args:
+            offset: Last offset of that batch (inclusive), above that of the previous entry.
+            position: Byte in the log file.
+        """
         self._append(offset_index.pack_entry(offset - self.base_offset, position))
         self.last_offset = offset
 
     def lookup(self, offset: int, *, may_wait: bool = True) -> OffsetPosition:
-        """The largest entry <= `offset`, or (base offset, 0).
+        """Return the largest entry <= `offset`, or (base offset, 0).
 
         Raises:
-            WouldWait: only the disk can tell, and it must not be waited for.
+            WouldWait: The disk is needed, and `may_wait` is False.
         """
         base, data = self.base_offset, self._data
-        if data is not None:  # looked at once: a roll beside it lets go of it
+        if data is not None:  # `self._data` is read once: a roll on another thread clears it
             return offset_index.lookup(data, base, offset)
         _, floor, _ = self._entries_up_to(_OFFSET_KEY, offset - base, may_wait=may_wait)
         return offset_index.read_entry(floor, base, 0) if floor else OffsetPosition(base, 0)
 
     def last_entry(self) -> OffsetPosition:
-        """The newest entry, or (base offset, 0)."""
+        """Return the newest entry, or (base offset, 0)."""
         return self.lookup(2**62)
 
     def first_entry_from(self, position: int, *, may_wait: bool = True) -> OffsetPosition | None:
-        """The first entry at or after byte `position`: offsets before that byte are below it.
+        """Return the first entry at or after byte `position`, None if there is none.
+
+        Every offset before that byte is below the entry's offset.
 
         Raises:
-            WouldWait: as `lookup`.
+            WouldWait: The disk is needed, and `may_wait` is False.
         """
         data = self._data
         if data is None:
@@ -331,7 +359,7 @@ class OffsetIndex(SegmentIndex):
         return offset_index.read_entry(data, self.base_offset, low)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget entries of batches that end at or after `offset` (only while active)."""
+        """Remove entries of batches that end at or after `offset`; the index must be active."""
         data = self._data
         assert data is not None
         floor = offset_index.lookup(data, self.base_offset, offset - 1, self.entries)
@@ -349,7 +377,11 @@ class OffsetIndex(SegmentIndex):
 
 
 class TimeIndex(SegmentIndex):
-    """From a timestamp to an offset before which no later record lies."""
+    """Maps a timestamp to the offset up to which no record has a later timestamp.
+
+    Attributes:
+        last: The newest entry; (-1, base offset) without entries. Only while active.
+    """
 
     __slots__ = ("last",)
     entry_size = time_index.ENTRY_SIZE
@@ -365,17 +397,17 @@ class TimeIndex(SegmentIndex):
 
     @property
     def is_full(self) -> bool:
-        """Whether only the slot kept for the closing entry is left."""
+        """True if only the slot for the entry of the close is left."""
         return self.entries >= self.max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry unless its timestamp is no larger than the last one's."""
+        """Add an entry if its timestamp (ms) is larger than the newest one's."""
         if timestamp > self.last.timestamp:
             self._append(time_index.pack_entry(timestamp, offset - self.base_offset))
             self.last = TimestampOffset(timestamp, offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The largest entry <= `timestamp`, or (-1, base offset)."""
+        """Return the largest entry <= `timestamp` (ms), or (-1, base offset)."""
         base, data = self.base_offset, self._data
         if data is not None:
             return time_index.lookup(data, base, timestamp)
@@ -383,7 +415,7 @@ class TimeIndex(SegmentIndex):
         return time_index.read_entry(floor, base, 0) if floor else TimestampOffset(-1, base)
 
     def last_entry(self) -> TimestampOffset:
-        """The newest entry: the segment's largest timestamp once it is closed."""
+        """Return the newest entry; of a closed segment it has the largest timestamp."""
         if self._data is not None:
             return self.last
         file = self._open()
@@ -394,7 +426,7 @@ class TimeIndex(SegmentIndex):
         return time_index.read_entry(entry, self.base_offset, 0)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget entries that speak of `offset` or later ones (only while active)."""
+        """Remove the entries with an offset >= `offset`; the index must be active."""
         data = self._data
         assert data is not None
         low, high = 0, self.entries

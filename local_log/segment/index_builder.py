@@ -1,20 +1,20 @@
-"""Makes both indexes of a segment in memory, entry by entry as an append does. Pure."""
+"""Builds both indexes of a segment in memory, entry by entry as an append does. Pure."""
 
 from kafka_protocol.files import offset_index, time_index
 from kafka_protocol.records.batch import BatchHeader
 
 
 class IndexBuilder:
-    """Gets the headers of a segment's batches in their order.
+    """Builds the indexes from the headers of a segment's batches, added in their order.
 
     Attributes:
-        base_offset: of the segment.
-        interval_bytes: an entry is made where more bytes lie behind the last one.
-        size_bytes: of the batches so far: where the next one begins.
-        max_timestamp: largest batch timestamp so far, -1 if there is none.
-        offset_of_max_timestamp: last offset of the first batch that has it.
-        first_timestamp: of the first batch, None before it.
-        bytes_since_entry: of the batches after the newest entry.
+        base_offset: Of the segment.
+        interval_bytes: An entry is added once more bytes than this lie behind the last one.
+        size_bytes: Size of the batches so far, which is the position of the next one.
+        max_timestamp: Largest batch timestamp so far (ms), -1 if there is none.
+        offset_of_max_timestamp: Last offset of the first batch with that timestamp.
+        first_timestamp: Largest timestamp of the first batch (ms); None before it.
+        bytes_since_entry: Size of the batches from the newest entry on.
     """
 
     __slots__ = (
@@ -47,10 +47,10 @@ class IndexBuilder:
         self.bytes_since_entry = 0
 
     def add(self, header: BatchHeader) -> None:
-        """Note the next batch.
+        """Add the next batch.
 
-        An entry is made when more than the interval lies before this batch since the last one, and
-        speaks of this batch: its last offset and first byte.
+        It gets an entry (its last offset, its position) if more than `interval_bytes` lie between
+        the last entry's batch and this one.
         """
         last, size = header.last_offset, header.size_bytes
         if header.max_timestamp > self.max_timestamp:
@@ -64,9 +64,12 @@ class IndexBuilder:
         self.bytes_since_entry += size
 
     def add_entries(self, last_offset: int) -> None:
-        """Make the entries of the batch that begins at `size_bytes` and ends with `last_offset`.
+        """Add the entries of the batch at position `size_bytes`, while the indexes have space.
 
-        Its timestamp is noted already.
+        The caller has already updated the maximum timestamp.
+
+        Args:
+            last_offset: Last offset of the batch (inclusive).
         """
         if self._entries_left > 0:
             relative = last_offset - self.base_offset
@@ -84,10 +87,10 @@ class IndexBuilder:
             self._times_left -= 1
 
     def offset_entries(self) -> bytes:
-        """The offset index's bytes."""
+        """Return the bytes of the offset index."""
         return bytes(self._offsets)
 
     def time_entries(self) -> bytes:
-        """The time index's bytes, with the entry that closes a segment."""
+        """Return the bytes of the time index, with the last entry of a closed segment."""
         self._add_time()
         return bytes(self._times)

@@ -1,7 +1,7 @@
-"""Reads a whole segment and says how far it is sound; nothing is changed.
+"""Reads a whole segment and finds how far it is sound; nothing is changed.
 
-What follows the last whole batch is either the incomplete last batch of a stopped process (torn) or
-damage. Only what cannot hold a whole batch counts as torn.
+Bytes after the last sound batch are either the incomplete last batch of a stopped process (torn) or
+damage. They count as torn only if no whole batch can follow.
 """
 
 from collections import deque
@@ -45,7 +45,7 @@ _PRODUCERS_MAX = 1000
 
 
 class Ending(Enum):
-    """The bytes behind a segment's last whole batch."""
+    """Kind of the bytes after a segment's last sound batch."""
 
     WHOLE = "nothing"
     TORN = "an incomplete batch"
@@ -54,10 +54,11 @@ class Ending(Enum):
 
 
 class Gap(NamedTuple):
-    """Offsets between two batches that are not there: `offset` (inclusive) is the first.
+    """Missing offsets between two batches, or before the first batch.
 
     Attributes:
-        position: of the batch after the gap.
+        position: Byte at which the batch after the gap begins.
+        offset: First missing offset (inclusive).
     """
 
     position: int
@@ -65,30 +66,32 @@ class Gap(NamedTuple):
 
 
 RecentBatches = dict[int, deque[tuple[int, ...]]]
-"""By producer id, in the order of first batches: headers of the newest batches, oldest first."""
+"""Headers of the newest batches by producer id, oldest first; ids in order of first batches."""
 
 CheckStop = Callable[[], None]
-"""Raises where the work it is called from is to end; else does nothing."""
+"""Called during long work; it raises an exception to end that work."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentReading:
-    """The result of reading a whole segment.
+    """Result of reading a whole segment.
 
     Attributes:
-        whole_bytes: up to here (exclusive) batches are whole and sound.
-        end_offset: after the last of them (exclusive).
-        first_gap: None if no offset is missing between batches.
-        lacks_records: a batch has fewer records than offsets, so a cleaner has worked here.
-        epochs: (leader epoch, first offset) of each run of batches; without those of epoch -1.
-        last_place: (leader epoch, base offset) of the last batch, None if there is none.
-        has_producers: a batch has a producer id.
-        has_markers: so has a control batch: a transaction may end here.
-        recent: what remains of the batches in the state of producers; None where that takes all of
-            them: they are of transactions, or of very many producers.
-        indexes: made from the batches.
-        doubtful_from: where the last of them begins (inclusive), if offset or epoch of the batch
-            behind it fall below its own: either may have changed.
+        whole_bytes: Every batch below this byte (exclusive) is sound.
+        end_offset: Offset after the last sound batch (exclusive).
+        ending: Kind of the bytes from `whole_bytes` on.
+        first_gap: None if no offset is missing before a batch.
+        lacks_records: A batch has fewer records than offsets, so a cleaner has worked here.
+        epochs: (leader epoch, base offset) of the first batch of each epoch, without epoch -1.
+        last_place: (leader epoch, base offset) of the last sound batch, None if there is none.
+        has_producers: A batch has a producer id.
+        has_markers: A control batch has a producer id, so a transaction may end here.
+        recent: The batches that the producer state needs. None if it needs all of them, because of
+            transactions or more than 1,000 producers.
+        indexes: Built from the sound batches.
+        doubtful_from: The batch behind the last sound one has a lower base offset or epoch than
+            expected, so one of these two batches has changed. This is the first offset (inclusive)
+            in doubt; None without such a batch.
     """
 
     whole_bytes: int
@@ -106,7 +109,7 @@ class SegmentReading:
 
 
 def proceed() -> None:
-    """Nothing stops the reading."""
+    """Do nothing: the `CheckStop` of work that is never stopped."""
 
 
 def read_segment(
@@ -121,15 +124,15 @@ def read_segment(
     """Read a whole segment up to its first bad batch.
 
     Args:
-        disk: where it is.
-        segment: which; its indexes are not looked at.
-        index_bytes: room for each index.
-        next_base: first offset of the next segment, which this one must not reach into.
-        stop: read only up to this byte (exclusive).
-        check_stop: called about once for each MiB; what it raises ends the reading.
+        disk: Holds the segment.
+        segment: Its indexes are not read.
+        index_bytes: Maximum size of each index that is built.
+        next_base: Base offset of the next segment: every offset of this one must be below it.
+        stop: Read only up to this byte (exclusive).
+        check_stop: Called about once for each MiB; its exceptions end the reading.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     file = disk.open_read(segment.path(LOG))
     size = file.size() if stop is None else stop
@@ -143,9 +146,8 @@ def read_segment(
 class _Reader:
     """Reads one segment; used once.
 
-    There are two ways to take a batch. `_take_one` knows every rule and everything that a batch may
-    mean. `_take_ordinary` takes, in one tight loop, those in which nothing is of note, and leaves
-    any other as it is: it never decides that a batch is bad.
+    `_take_one` knows every rule for one batch. `_take_ordinary` is the fast path for batches that
+    need only the common checks. It stops at any other batch, and never decides that a batch is bad.
     """
 
     def __init__(
@@ -161,13 +163,13 @@ class _Reader:
         self._builder = builder
         self._end, self._next_base = ends
         self._check_stop = check_stop
-        self._data, self._start = b"", 0  # a stretch of the file, and where it begins
+        self._data, self._start = b"", 0  # a window of the file, and its position
         self._base_offset = self._before = self._expected = builder.base_offset
         self._latest = -1  # leader epoch
         self._last_place: EpochEntry | None = None
         self._gap: Gap | None = None
         self._lacks_records = self._has_producers = False
-        self._kinds = 0  # of the batches of producers: attribute bits that were met
+        self._kinds = 0  # transaction bits in the attributes of batches with a producer id
         self._recent: RecentBatches | None = {}
         self._doubtful_from: int | None = None
         self._epochs: list[EpochEntry] = []
@@ -194,7 +196,7 @@ class _Reader:
         )
 
     def _take_one(self) -> Ending | None:
-        """Take the next batch, whatever it is like; None if there may be more behind it."""
+        """Read the next batch by all rules; None if it is sound and more may follow."""
         position = self._builder.size_bytes
         header = self._sound_header(position)
         if header is None:
@@ -222,7 +224,7 @@ class _Reader:
         return None
 
     def _sound_header(self, position: int) -> BatchHeader | None:
-        """The header of the batch there; None if it is cut or has a wrong checksum."""
+        """Return the header of the batch at `position`; None if it is cut or its CRC is wrong."""
         self._check_stop()
         if position + HEADER_SIZE > self._size:
             return None
@@ -243,7 +245,7 @@ class _Reader:
         return header if is_sound else None
 
     def _ending(self, position: int) -> Ending:
-        """Validate what begins at `position`, where no sound batch begins."""
+        """Classify the bytes from `position` on, where no sound batch begins."""
         size = self._size
         if position == size:
             return Ending.WHOLE
@@ -272,9 +274,9 @@ class _Reader:
         return True
 
     def _has_batch_from(self, position: int) -> bool:
-        """Whether a whole batch with later offsets begins at `position` or after it.
+        """True if a sound batch with later offsets begins at `position` or after it.
 
-        Then what is before it did not end with a stopped process: its length is wrong.
+        Then the bytes before it are no torn batch: its length field is wrong.
         """
         size, expected = self._size, self._expected
         while position + HEADER_SIZE <= size:
@@ -317,10 +319,10 @@ class _Reader:
                 self._recent = None
 
     def _take_ordinary(self) -> None:
-        """Take the batches in which nothing is of note, as far as they are in memory.
+        """Read ordinary batches, as far as they are in the window.
 
-        Such a batch is whole, its offsets follow, its leader epoch and its producer are known. A
-        gap, missing records or a transaction are of note once: more of them say nothing new.
+        An ordinary batch is sound, has no gap before it, and its epoch and producer are known. The
+        first gap, missing record or transaction goes to `_take_one`; later ones change no result.
         """
         builder, recent = self._builder, self._recent
         data, start = self._data, self._start
@@ -350,7 +352,7 @@ class _Reader:
                 or last >= end_offset
             ):
                 break
-            # A copy of few bytes costs less than a view of them.
+            # A slice of few bytes is cheaper as a copy than as a memoryview.
             body = data if length < _COPY_BYTES_MAX else view
             if crc32c(body[at + CRC_START : following]) != crc:
                 break
@@ -379,14 +381,14 @@ class _Reader:
 
 
 def filler(first: int, end: int) -> bytes:
-    """A batch without records for the offsets [first, end), which were lost.
+    """Return a batch without records for the lost offsets [first, end).
 
-    Consumers pass over it, as over the batches that a compaction has emptied; those belong to a
-    producer, this one to none.
+    Consumers skip it like a batch that a compaction has emptied. Unlike those it has no producer id
+    and no timestamp.
 
     Args:
-        first: inclusive.
-        end: exclusive, at most 2^31 above it.
+        first: Inclusive.
+        end: Exclusive, at most 2^31 above `first`.
     """
     header = BatchHeader(
         base_offset=first,
@@ -409,7 +411,7 @@ def filler(first: int, end: int) -> bytes:
 
 
 def is_filler(header: BatchHeader) -> bool:
-    """Whether a batch stands for offsets that were lost, see `filler`."""
+    """True if a batch covers lost offsets, see `filler`."""
     return (
         header.record_count == 0
         and header.producer_id == NO_PRODUCER_ID
@@ -420,12 +422,15 @@ def is_filler(header: BatchHeader) -> bool:
 def walk(
     segment: LogSegment, position: int, check_stop: CheckStop
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches of a segment from a batch border on, as `LogSegment.batches`.
+    """Walk the headers of a segment as `LogSegment.batches`, and stop on request.
 
     Args:
-        segment: which.
-        position: of the first.
-        check_stop: called about once for each MiB; what it raises ends the walk.
+        segment: Its `.log` file is read.
+        position: Byte of the first batch; it must be a batch border.
+        check_stop: Called about once for each MiB; its exceptions end the walk.
+
+    Yields:
+        Position and header of each whole batch.
     """
     checked = position
     for at, header in segment.batches(position):
@@ -436,7 +441,7 @@ def walk(
 
 
 def runs_by_headers(segment: LogSegment, check_stop: CheckStop) -> Iterator[EpochEntry]:
-    """(leader epoch, first offset) of each run of batches, by their headers alone."""
+    """Yield (leader epoch, base offset) of each epoch's first batch, read from headers alone."""
     latest = -1
     for _, header in walk(segment, 0, check_stop):
         if header.partition_leader_epoch > latest:

@@ -1,4 +1,4 @@
-"""Facts from a segment's indexes and headers, and their reconstruction from batches."""
+"""Checks a segment's indexes, and rebuilds indexes and producer state from batches."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -20,7 +20,13 @@ NOTHING_READ: Final[Mapping[int, RecentBatches]] = {}
 
 
 class SegmentEnd(NamedTuple):
-    """Where a segment's whole batches end: first offset and first byte after them (exclusive)."""
+    """End of a segment's whole batches.
+
+    Attributes:
+        offset: Offset after the last batch (exclusive).
+        position: Byte after the last batch (exclusive).
+        last: Header of the last batch; None if there is none.
+    """
 
     offset: int
     position: int
@@ -28,9 +34,13 @@ class SegmentEnd(NamedTuple):
 
 
 def last_batch(segment: LogSegment) -> SegmentEnd:
-    """Where the last whole batch ends, by index and headers."""
+    """Find the last whole batch by the newest index entry and the headers after it.
+
+    Raises:
+        OSError: The disk failed.
+    """
     entry = segment.offset_index.last_entry()
-    # Of a swapped segment the index has not been validated yet.
+    # The index of a `.swap` segment is not validated yet, so its position may be negative.
     end, position, last = segment.base_offset, max(entry.position, 0), None
     for at, header in segment.batches(position):
         end = header.next_offset
@@ -40,7 +50,7 @@ def last_batch(segment: LogSegment) -> SegmentEnd:
 
 
 def needs_rebuild(disk: Disk, segment: LogSegment) -> bool:
-    """Whether a segment's indexes are missing, damaged, or empty where they cannot be."""
+    """True if a segment's indexes are missing, damaged, or wrongly empty."""
     offsets, times = segment.offset_index, segment.time_index
     counts = []
     for index in (offsets, times):
@@ -56,7 +66,7 @@ def needs_rebuild(disk: Disk, segment: LogSegment) -> bool:
     if segment.size_bytes == 0:
         return has_offsets or stamps > 0
     if has_offsets and not _points_at_a_batch(segment):
-        return True  # a zero tail (never trimmed), or it belongs to another log
+        return True  # a zero tail that was never trimmed, or an index of another log
     newest = times.last_entry()
     if stamps and newest.offset < segment.base_offset:
         return True
@@ -64,13 +74,13 @@ def needs_rebuild(disk: Disk, segment: LogSegment) -> bool:
         return True
     if has_offsets and stamps:
         return False
-    # Empty may be right: few bytes (each close adds a time all the same), one batch, or no
-    # timestamps. Then a look at the batches tells.
+    # An empty index may be right: few bytes, one batch, or no timestamps. A close adds an entry to
+    # the time index in any case. Only the batches can decide.
     return _should_have_entries(segment)
 
 
 def _points_at_a_batch(segment: LogSegment) -> bool:
-    """Whether the newest entry speaks of a batch that is there, and so all before it do."""
+    """True if the newest entry fits its batch; then all entries before it are taken to fit."""
     entry = segment.offset_index.last_entry()
     if entry.offset <= segment.base_offset or not 0 <= entry.position < segment.size_bytes:
         return False
@@ -79,16 +89,16 @@ def _points_at_a_batch(segment: LogSegment) -> bool:
 
 
 def _aborted_are_there(disk: Disk, segment: LogSegment) -> bool:
-    """Whether each entry of the transaction index fits the batches that it speaks of.
+    """True if each entry of the transaction index fits its batches.
 
-    That a whole entry is missing is not told.
+    An entry that is missing as a whole is not noticed.
     """
     path = segment.path(TXN_INDEX)
     if not disk.exists(path):
         return True
     size = disk.size(path)
     if not size or size % txn_index.ENTRY_SIZE:
-        return False  # it is made with its first entry
+        return False  # the file is created together with its first entry
     try:
         entries = list(segment.aborted())
     except CorruptFileError:
@@ -108,7 +118,7 @@ def _aborted_are_there(disk: Disk, segment: LogSegment) -> bool:
         if (
             entry.first_offset >= segment.base_offset
             and first is not None
-            and first[1].base_offset <= entry.first_offset  # else a cleaner took it
+            and first[1].base_offset <= entry.first_offset  # else a cleaner removed the batch
             and not _is_of(first[1], entry.first_offset, entry.producer_id, is_control=False)
         ):
             return False
@@ -125,7 +135,8 @@ def _is_of(header: BatchHeader, offset: int, producer_id: int, *, is_control: bo
 
 
 def _should_have_entries(segment: LogSegment) -> bool:
-    # A reopened segment counts its interval again, so the first entry may come late.
+    # A truncation restarts the interval, in Kafka a reopening as well. So the first entry may be up
+    # to one interval late.
     wants_offset, newest = False, -1
     for position, header in segment.batches(0):
         newest = max(newest, header.max_timestamp)
@@ -138,12 +149,12 @@ def _should_have_entries(segment: LogSegment) -> bool:
 
 
 def write_indexes(disk: Disk, segment: LogSegment, built: IndexBuilder) -> None:
-    """Replace a segment's indexes and take over what its batches have shown.
+    """Replace a segment's offset and time index, and set its size and timestamps from `built`.
 
-    Not fsynced: whoever finds them damaged makes them again.
+    The files are not fsynced: a start that finds them damaged rebuilds them.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     segment.release()
     disk.atomic_write(segment.path(OFFSET_INDEX), built.offset_entries(), durable=False)
@@ -157,16 +168,16 @@ def write_indexes(disk: Disk, segment: LogSegment, built: IndexBuilder) -> None:
 def write_transaction_index(
     disk: Disk, segment: LogSegment, producers: ProducerStates, check_stop: CheckStop = proceed
 ) -> None:
-    """Make a segment's transaction index again, or remove it where no transaction was aborted.
+    """Rebuild a segment's transaction index, or remove it if no transaction was aborted.
 
     Args:
-        disk: where it is.
-        segment: checked.
-        producers: state before the segment; after it on return.
-        check_stop: called now and then; what it raises ends the walk.
+        disk: Holds the segment.
+        segment: All its batches are sound.
+        producers: State before the segment; on return, the state after it.
+        check_stop: Called about once for each MiB; its exceptions end the walk.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     aborted = []
     for at, header in walk(segment, 0, check_stop):
@@ -191,15 +202,15 @@ def build_producers(
     recent: Mapping[int, RecentBatches] = NOTHING_READ,
     check_stop: CheckStop = proceed,
 ) -> ProducerStates:
-    """Make the producer state at `end`: the newest snapshot, and the batches after it.
+    """Build the producer state at `end` from the newest snapshot and the batches after it.
 
     Args:
-        segments: those below `end`, checked.
-        snapshots: of this directory.
-        start: the log start offset; snapshots below it say nothing about this log.
-        end: first offset that does not count.
-        recent: by base offset, what was seen of segments that were read to their ends.
-        check_stop: called now and then; what it raises ends the walk.
+        segments: Segments below `end`, oldest first; all their batches are sound.
+        snapshots: Of this directory.
+        start: The log start offset; snapshots below it are ignored.
+        end: The state covers the batches below this offset (exclusive).
+        recent: `SegmentReading.recent` by base offset, of segments that were read to their ends.
+        check_stop: Called about once for each MiB; its exceptions end the walk.
     """
     producers = ProducerStates()
     producers.clear(start)
@@ -226,15 +237,15 @@ def build_producers(
 
 
 def note_recent(producers: ProducerStates, recent: RecentBatches, *, done: int) -> None:
-    """Note a segment's batches by the newest ones of each producer.
+    """Add a segment's batches to the producer state, by the newest batches of each producer.
 
-    The state remembers `BATCHES_REMEMBERED` batches of a producer's newest epoch and, but for
-    transactions, nothing of older ones: so the batches before these leave no trace in it.
+    The state has the newest `BATCHES_REMEMBERED` batches of a producer's newest epoch. Except for
+    transactions it has nothing of earlier batches, so these can be skipped.
 
     Args:
-        producers: state before them.
-        recent: of the whole segment.
-        done: below this offset everything is in the state already.
+        producers: State before the segment; changed.
+        recent: Of the whole segment.
+        done: The state already covers the batches below this offset (exclusive).
     """
     for batches in recent.values():
         for fields in batches:

@@ -1,8 +1,8 @@
 """One segment: a `.log` file, its two indexes and, where needed, a transaction index.
 
 Only the last segment of a log is active: its log file is open for appending and its indexes are
-written. The bytes of a closed segment never change again. `size_bytes` counts whole batches that
-were written completely; bytes after it (a torn write) are never read.
+written. The bytes of a closed segment do not change. `size_bytes` covers complete batches only;
+bytes after it (a torn write) are never read.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,15 @@ _UNKNOWN = -2  # largest timestamp not yet looked up in the time index
 
 
 class LogSegment:
-    """Batches from `base_offset` (inclusive) on."""
+    """Batches from `base_offset` (inclusive) on.
+
+    Attributes:
+        first_timestamp: Largest timestamp of the first batch (ms); None if the segment is empty, or
+            if it was not read yet.
+        bytes_since_entry: Size of the batches from the newest index entry on; counted from 0 again
+            after a truncation.
+        created_ms: Its age counts from here if no batch has a timestamp; only while active.
+    """
 
     __slots__ = (
         "_disk",
@@ -71,13 +79,12 @@ class LogSegment:
         self._max_timestamp = _UNKNOWN
         self._offset_of_max_timestamp = base_offset
         self.first_timestamp: int | None = None  # None: empty, or not yet read
-        # Starts at 0 again when a segment is reopened, as Kafka's does: files stay comparable.
         self.bytes_since_entry = 0
         self.index_interval_bytes = 4096
         self.created_ms = 0
 
     def path(self, suffix: str) -> Path:
-        """Path of one of its files."""
+        """Path of one of its files; with `.swap` while a cleaner has yet to rename it."""
         if self._is_moving:
             swap = swap_path(self.directory, self.base_offset, suffix)
             if self._disk.exists(swap):
@@ -86,7 +93,7 @@ class LogSegment:
 
     @property
     def is_moving(self) -> bool:
-        """Whether a cleaner wrote it and its files are on their way to their names."""
+        """True while a cleaner's files of this segment are being renamed from `.swap`."""
         return self._is_moving
 
     @is_moving.setter
@@ -104,7 +111,11 @@ class LogSegment:
     def create(
         cls, disk: Disk, directory: Path, base_offset: int, *, index_bytes: int, now_ms: int
     ) -> "LogSegment":
-        """Make an empty active segment."""
+        """Create an empty active segment; leftover files of the same name are emptied.
+
+        Raises:
+            OSError: The disk failed.
+        """
         segment = cls(disk, directory, base_offset, 0)
         segment._file = disk.open_append(segment.path(LOG))
         if segment._file.size():
@@ -119,9 +130,12 @@ class LogSegment:
         return segment
 
     def activate(self, *, index_bytes: int, now_ms: int) -> None:
-        """Make the last segment of a log writable; what lies after `size_bytes` is cut.
+        """Make the last segment of a log writable; bytes after `size_bytes` are cut.
 
-        It ages from when it was last written: restarts do not keep an idle one open for ever.
+        Its age counts from its last write, so that an idle segment rolls in spite of restarts.
+
+        Raises:
+            OSError: The disk failed.
         """
         self.created_ms = min(now_ms, self.modified_ms())
         self._file = self._disk.open_append(self.path(LOG))
@@ -134,38 +148,41 @@ class LogSegment:
         self.bytes_since_entry = self.size_bytes - max(self.offset_index.last_entry().position, 0)
 
     def prepare_inactive(self) -> None:
-        """Open what `become_inactive` writes to, which then needs no further descriptor."""
+        """Open the files that `become_inactive` writes, so that it needs no further descriptor."""
         self.offset_index.prepare_trim()
         self.time_index.prepare_trim()
 
     def become_inactive(self) -> None:
-        """Close for writing: final time index entry, indexes trimmed to their entries."""
+        """Close for writing: add the last time index entry, trim both indexes."""
         self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
         self.offset_index.trim()
         self.time_index.trim()
 
     @property
     def file(self) -> OpenFile:
-        """The log file, opened when first needed."""
+        """The log file, opened at its first use."""
         file = self._file
         if file is None:
             file = self._file = self._open(LOG)
         return file
 
     def release(self) -> None:
-        """Let go of all files; who still reads a region keeps its file open."""
+        """Drop all open files; the reader of a region keeps its own reference to the file."""
         self._file = None
         self.offset_index.release()
         self.time_index.release()
 
     def fsync(self) -> None:
-        """Return when all its files survive a power cut.
+        """Return once all its files survive a power cut.
 
-        A closed segment then gives up the descriptor it was written with, so that a log of many
-        segments holds few of them; who reads it opens it again.
+        A closed segment then drops its descriptor, so that a log of many segments has few of them.
+        The next read opens the file again.
+
+        Raises:
+            OSError: The disk failed.
         """
         if self._is_moving:
-            return  # what a cleaner wrote was durable before, and is on its way to other names
+            return  # a cleaner's files were fsynced before their renaming began
         self._disk.fsync(self.file)
         if not self.offset_index.is_active:
             self._file = None
@@ -175,10 +192,10 @@ class LogSegment:
             self._disk.fsync_path(self.path(TXN_INDEX))
 
     def rename_deleted(self) -> list[Path]:
-        """Take its files out of the log by adding `.deleted` to their names.
+        """Remove its files from the log by adding `.deleted` to their names.
 
         Returns:
-            The new names, to be unlinked later.
+            The new paths; the caller unlinks them later.
         """
         renamed = []
         for suffix in SEGMENT_SUFFIXES:
@@ -194,11 +211,18 @@ class LogSegment:
     def append(self, batch: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:
         """Write one batch at the end of an active segment and index it.
 
-        An entry is made when more than `index_interval_bytes` lie before this batch since the last
-        one, and speaks of this batch: its last offset and first byte.
+        The batch gets an index entry (its last offset, its position) if more than
+        `index_interval_bytes` lie between the last entry's batch and this one.
+
+        Args:
+            batch: Bytes of exactly one batch.
+            size: Its length in bytes.
+            last_offset: Inclusive.
+            max_timestamp: Largest timestamp of the batch (ms), -1 without one.
 
         Raises:
-            OSError: nothing of the batch is left in the file, or the disk is broken.
+            OSError: No byte of the batch is left in the file, unless the disk failed at the cut
+                as well.
         """
         file = self._file
         assert file is not None
@@ -218,7 +242,7 @@ class LogSegment:
         self.bytes_since_entry += size
 
     def _cut_torn(self) -> None:
-        """Cut what a failed write left behind: the next one would be written after it."""
+        """Cut the bytes of a failed write, because the next batch would follow them."""
         assert self._file is not None
         try:
             self._disk.truncate(self._file, self.size_bytes)
@@ -257,9 +281,18 @@ class LogSegment:
         segment_bytes: int,
         segment_ms: int,
     ) -> bool:
-        """Whether a batch of `size` bytes ending with `last_offset` belongs into a new segment.
+        """True if the next batch belongs into a new segment; never for an empty segment.
 
-        Its time counts from the first batch's, the wall clock where they have none.
+        The segment's age is the batch's timestamp less the first batch's. If the first batch has
+        none, it is the wall clock less `created_ms`.
+
+        Args:
+            size: Of the batch, in bytes.
+            last_offset: Of the batch (inclusive).
+            max_timestamp: Of the batch (ms).
+            now_ms: Wall clock.
+            segment_bytes: Maximum size of the segment.
+            segment_ms: Maximum age (inclusive).
         """
         used = self.size_bytes
         if used == 0:
@@ -272,7 +305,7 @@ class LogSegment:
         return (max_timestamp - first if first >= 0 else now_ms - self.created_ms) > segment_ms
 
     def append_aborted(self, entry: AbortedTransaction) -> None:
-        """Note an aborted transaction whose marker is in this segment."""
+        """Add an aborted transaction whose marker is in this segment; not fsynced."""
         file = self._disk.open_append(self.path(TXN_INDEX))
         self._disk.append(file, txn_index.pack_entry(entry))
         self._has_aborted = True
@@ -281,14 +314,14 @@ class LogSegment:
 
     @property
     def first_batch_timestamp(self) -> int:
-        """Largest timestamp of the first batch, read where it is not known; -1 if there is none."""
+        """Largest timestamp of the first batch (ms), read if it is unknown; -1 if there is none."""
         if self.first_timestamp is None and self.size_bytes:
             self.first_timestamp = next((header.max_timestamp for _, header in self.batches(0)), -1)
         return -1 if self.first_timestamp is None else self.first_timestamp
 
     @property
     def max_timestamp(self) -> int:
-        """Largest batch timestamp, -1 if there is none."""
+        """Largest batch timestamp (ms), -1 if there is none; the first use may read the disk."""
         if self._max_timestamp == _UNKNOWN:
             self._load_max_timestamp()
         return self._max_timestamp
@@ -301,9 +334,10 @@ class LogSegment:
         return self._offset_of_max_timestamp
 
     def _load_max_timestamp(self) -> None:
-        """From the time index, if a batch confirms it: a wrong time would expire the segment.
+        """Load it from the time index, or from the batches if no batch confirms the index.
 
-        On any thread: nothing is seen of it before it is whole.
+        A wrong timestamp would expire the segment. This may run on any thread, in parallel: the
+        timestamp is stored last, so other threads never see half of the result.
         """
         newest, at = entry = self.time_index.last_entry()
         if self.time_index.count():
@@ -319,27 +353,31 @@ class LogSegment:
         self._max_timestamp = newest
 
     def set_max_timestamp(self, timestamp: int, offset: int) -> None:
-        """Set what recovery found."""
+        """Set the largest timestamp (ms) and its batch's last offset, as recovery found them."""
         self._max_timestamp, self._offset_of_max_timestamp = timestamp, offset
 
     def modified_ms(self) -> int:
-        """When it was last written, by the file system."""
+        """Time of the last write to the log file (ms since the epoch), by the file system."""
         path = path_of(self.directory, self.base_offset, LOG)
-        if self._is_moving:  # asked twice: it may get its name between two questions
+        if self._is_moving:  # a rename may come between: then the file has its final name
             with suppress(FileNotFoundError):
                 return self._disk.modified_ms(swap_path(self.directory, self.base_offset, LOG))
         return self._disk.modified_ms(path)
 
     def retention_timestamp(self) -> int:
-        """The time its age is counted from: its largest timestamp, else when it was written."""
+        """Time from which retention counts its age (ms): largest timestamp, else last write."""
         newest = self.max_timestamp
         return newest if newest >= 0 else self.modified_ms()
 
     def batches(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """Walk headers from a batch border on, without reading the records.
+        """Walk headers without reading the records.
+
+        Args:
+            position: Byte of the first batch; it must be a batch border.
+            end: Byte (exclusive) at which the walk ends; `size_bytes` by default.
 
         Yields:
-            Position and header of each whole batch before byte `end` (default: all).
+            Position and header of each batch that lies wholly before `end`.
         """
         stop = self.size_bytes if end is None else end
         file = self.file
@@ -354,16 +392,19 @@ class LogSegment:
                 yield position + at, header
                 at += size
             if at == 0:
-                return  # the file is shorter than we thought
+                return  # the file is shorter than `size_bytes`
             position += at
 
     def find_batch(self, offset: int, *, may_wait: bool = True) -> tuple[int, BatchHeader] | None:
-        """The first batch whose last offset is >= `offset`; None if all end before it.
+        """Find the first batch whose last offset is >= `offset`.
 
-        A damaged batch may end before it begins; it is not passed over.
+        A damaged batch whose last offset is below its base offset is found by its base offset.
+
+        Returns:
+            Position and header; None if all batches end before `offset`.
 
         Raises:
-            WouldWait: only the disk can tell, and it must not be waited for.
+            WouldWait: The disk is needed, and `may_wait` is False.
         """
         start = self.offset_index.lookup(offset, may_wait=may_wait)
         position, stop = start.position, self.size_bytes
@@ -383,16 +424,19 @@ class LogSegment:
                     return None
                 at += length + LOG_OVERHEAD
             if at == 0:
-                return None  # the file is shorter than we thought
+                return None  # the file is shorter than `size_bytes`
             position += at
         return None
 
     def find_damage(self, offset: int, following: int) -> int | None:
-        """Where a damaged batch is that may hide `offset`, as far as headers tell; None: nowhere.
+        """Find a damaged batch that may hold `offset`, by headers alone.
 
         Args:
-            offset: in no batch, by their last offsets.
-            following: where the first batch after it begins; the log end if there is none.
+            offset: No batch covers it, by base and last offsets.
+            following: Base offset of the first batch after it; the log end if there is none.
+
+        Returns:
+            Position of the damage; None if the headers show none.
         """
         start = end = self.offset_index.lookup(offset).position
         before = None
@@ -402,21 +446,22 @@ class LogSegment:
             before, end = (position, header), position + header.size_bytes
         else:
             if end != self.size_bytes:
-                return end  # its length is none: what follows it cannot be found
+                return end  # its length is invalid, so the batches behind it cannot be found
         if before is None:
             return None
         position, header = before
-        # A cleaner leaves fewer records than offsets, never more.
+        # A cleaner keeps the last offset of a batch. So a record count that reaches `following`
+        # shows that the last offset is wrong.
         claims_too_few = header.base_offset + header.record_count == following
         return position if claims_too_few or header.last_offset_delta < 0 else None
 
     def read_bytes(self, position: int, size: int) -> bytes:
-        """Read part of the log file into the heap: off the hot path only."""
+        """Read a part of the log file into the heap; not for the hot path. May block."""
         return self._disk.read_at(self.file, position, size)
 
     @property
     def has_aborted(self) -> bool:
-        """Whether it has a transaction index."""
+        """True if it has a transaction index; the first use may read the directory."""
         if self._has_aborted is None:
             self._has_aborted = self._disk.exists(self.path(TXN_INDEX))
         return self._has_aborted
@@ -426,10 +471,10 @@ class LogSegment:
         self._has_aborted = has
 
     def read_aborted(self, *, may_wait: bool = True) -> bytes:
-        """The whole entries of its transaction index, empty where there is none.
+        """Return the whole entries of its transaction index; empty without an index.
 
         Raises:
-            WouldWait: as `find_batch`.
+            WouldWait: The disk is needed, and `may_wait` is False.
         """
         if not self.has_aborted:
             return b""
@@ -442,19 +487,20 @@ class LogSegment:
         return data[: len(data) - len(data) % txn_index.ENTRY_SIZE]
 
     def aborted(self) -> Iterator[AbortedTransaction]:
-        """Aborted transactions whose marker is here, in marker order.
+        """Return the aborted transactions whose marker is here, in the order of the markers.
 
         Raises:
-            CorruptFileError: the index was changed since the log was opened.
+            CorruptFileError: The index was changed since the log was opened.
         """
         return txn_index.iter_entries(self.read_aborted())
 
     # -- truncation -----------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Drop every batch that holds `offset` or later ones; the segment must be active.
+        """Remove every batch that has `offset` or a later one; the segment must be active.
 
-        A batch is not split: offsets before `offset` in the same batch go as well.
+        A batch is not split: lower offsets in the same batch are removed as well. Nothing is
+        fsynced.
         """
         found = self.find_batch(offset)
         if found is None:
@@ -480,14 +526,17 @@ class LogSegment:
         self._find_max_timestamp()
 
     def _find_max_timestamp(self) -> None:
-        """After a cut: the last entry that is left, and the batches that no entry covers yet."""
+        """Set the largest timestamp after a cut, from the last entry and the batches behind it."""
         entry = self.time_index.last_entry()
         self._max_timestamp, self._offset_of_max_timestamp = entry
         start = self.offset_index.lookup(entry.offset).position if entry.timestamp >= 0 else 0
         self._max_timestamp, self._offset_of_max_timestamp = self._later_timestamp(start, *entry)
 
     def _later_timestamp(self, position: int, newest: int, at: int) -> tuple[int, int]:
-        """The largest timestamp, and the last offset of its batch, if one is above `newest`."""
+        """Return the largest timestamp and its batch's last offset, if it is above `newest`.
+
+        Otherwise it returns `newest` and `at`.
+        """
         for _, header in self.batches(position):
             if header.max_timestamp > newest:
                 newest, at = header.max_timestamp, header.last_offset

@@ -1,7 +1,7 @@
-"""From a timestamp to an offset: by segment, index, batch headers, then one batch's records.
+"""Finds an offset by timestamp: by segment, index, batch headers, then one batch's records.
 
-At most one batch is opened, the one whose header says that it holds the answer. A batch that cannot
-be opened fails the look-up with an error naming partition and offset.
+Records are decoded only in a batch whose header says that it has the answer. If that batch cannot
+be decoded, the lookup fails with an error that names the partition and the offset.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from local_log.segment.segment import LogSegment
 
 
 class TimestampedOffset(NamedTuple):
-    """A record by its time: timestamp (ms), offset, and the epoch of the leader that wrote it."""
+    """A record's timestamp (ms) and offset, and the epoch of the leader that wrote it."""
 
     timestamp: int
     offset: int
@@ -33,19 +33,22 @@ def first_at_or_after(
     """Find the first record at or above offset `start` whose timestamp is >= `timestamp`.
 
     Args:
-        segments: oldest first.
-        timestamp: ms since the epoch.
-        start: the log start offset; records before it do not count.
-        topic_partition: for the error message.
+        segments: Oldest first.
+        timestamp: Ms since the epoch.
+        start: The log start offset; records below it are ignored.
+        topic_partition: For the error message.
+
+    Returns:
+        The record; None if no such record exists.
 
     Raises:
-        CorruptMessage: the batch that holds the answer cannot be opened.
+        CorruptMessage: The batch with the answer cannot be decoded.
     """
     for index, segment in enumerate(segments):
         ends_before = index + 1 < len(segments) and segments[index + 1].base_offset <= start
         if ends_before or segment.max_timestamp < timestamp:
             continue
-        # Everything up to this offset is older; the target may be the next batch or later.
+        # Every record up to this offset is older; the target is in a later one.
         known_older = segment.time_index.lookup(timestamp).offset
         position = segment.offset_index.lookup(max(known_older, start)).position
         for at, header in segment.batches(position):
@@ -62,15 +65,16 @@ def newest(
 ) -> TimestampedOffset | None:
     """Find the first record that has the largest timestamp of all; None if no record has one.
 
-    As in Kafka the segment is chosen by its largest timestamp, records below `start` counted.
+    The segment with the largest timestamp is searched, even if that record is below `start`, as in
+    Kafka. Then the result is a record of that batch at or above `start`, or None.
 
     Args:
-        segments: oldest first.
-        start: the log start offset; records before it are not given.
-        topic_partition: for the error message.
+        segments: Oldest first.
+        start: The log start offset; records below it are not returned.
+        topic_partition: For the error message.
 
     Raises:
-        CorruptMessage: the batch that holds it cannot be opened.
+        CorruptMessage: The batch with the record cannot be decoded.
     """
     best: LogSegment | None = None
     for segment in segments:
@@ -97,7 +101,7 @@ def _first_in_batch(
 ) -> TimestampedOffset | None:
     epoch = header.partition_leader_epoch
     if header.is_log_append_time:
-        # Every record has the batch's time: the first that counts is the answer.
+        # Every record has the batch's timestamp, so the first at or above `start` is the answer.
         offset = max(header.base_offset, start)
         return TimestampedOffset(header.max_timestamp, offset, epoch)
     try:

@@ -1,8 +1,8 @@
-"""AlterPartition, decided: the leader of a partition proposes another ISR.
+"""Decides AlterPartition, by which the leader of a partition proposes another ISR.
 
 The leader has the replicas' fetch state; the controller has the brokers' registrations. A proposal
 carries the leader epoch, partition epoch and broker epochs that the leader has. The controller
-accepts it only if all of them are current: a newer incarnation of an ISR member may lack records
+accepts it only if all of them are current. A newer incarnation of an ISR member may lack records
 that the proposed one had.
 
 Source: Kafka 4.3's ReplicationControlManager.alterPartition; KIP-841 (fenced brokers), KIP-903
@@ -44,7 +44,7 @@ class ProposedIsr:
     """The ISR that a leader proposes for one partition.
 
     Attributes:
-        leader_epoch, partition_epoch: as the leader knows the partition.
+        leader_epoch, partition_epoch: The values that the leader has.
         members: (broker id, broker epoch or ANY_EPOCH) of each member of the proposed ISR.
         recovery_state: RECOVERED or RECOVERING.
     """
@@ -85,18 +85,18 @@ def alter_partition(
     """Decide the proposals of a leader, in steps; each is accepted or refused on its own.
 
     Args:
-        image: the cluster now.
-        broker_id: the broker that asks; it must lead the partitions.
-        broker_epoch: of the incarnation that asks.
-        proposals: independent of each other; a second one for a partition sees the first one's
+        image: The cluster now.
+        broker_id: The broker that asks; it must lead the partitions.
+        broker_epoch: Of the incarnation that asks.
+        proposals: Independent of each other; a second one for a partition sees the first one's
             change.
-        defaults: election settings in the properties of this controller.
+        defaults: Election settings in the properties of this controller.
 
     Returns:
         One AlteredPartition for each proposal, in the same order.
 
     Raises:
-        StaleBrokerEpochError: the broker is not registered under this epoch.
+        StaleBrokerEpochError: The broker is not registered under this epoch.
     """
     check_broker_epoch(image, broker_id, broker_epoch)
     electorate = Electorate(image)

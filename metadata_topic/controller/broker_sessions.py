@@ -24,7 +24,7 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) 
     """Find a broker and check that the request comes from its current incarnation.
 
     Raises:
-        StaleBrokerEpochError: another epoch is registered, or none (as in Kafka the same error).
+        StaleBrokerEpochError: Another epoch is registered, or none (as in Kafka the same error).
     """
     broker = image.brokers.get(broker_id)
     if broker is None:
@@ -41,14 +41,14 @@ class BrokerSession:
     """State that the controller keeps of one incarnation of a broker.
 
     Attributes:
-        broker_epoch: of that incarnation.
-        contact_ms: time of its last heartbeat; None before the first.
-        registered_at: offset of its newest registration record (inclusive). The broker has caught
+        broker_epoch: Of that incarnation.
+        contact_ms: Time of its last heartbeat; None before the first.
+        registered_at: Offset of its newest registration record (inclusive). The broker has caught
             up when it has read this record. An incarnation that registers again keeps its epoch.
-        metadata_offset: last offset of the metadata log that it reported as read; -1: unknown.
-        shutdown_offset: the broker may stop once all others have read this offset (inclusive); -1
+        metadata_offset: Last offset of the metadata log that it reported as read; -1: unknown.
+        shutdown_offset: The broker may stop once all others have read this offset (inclusive); -1
             while it is not in controlled shutdown.
-        descriptors: how many more files it may open.
+        descriptors: How many more files it may open.
     """
 
     broker_epoch: int
@@ -67,8 +67,8 @@ class BrokerSessions:
 
         Args:
             timeout_ms: `broker.session.timeout.ms`.
-            image: newest image of the new controller.
-            now_ms: begin of its term.
+            image: Newest image of the new controller.
+            now_ms: Begin of its term.
         """
         self._timeout_ms = timeout_ms
         self._sessions: dict[int, BrokerSession] = {}
@@ -105,7 +105,7 @@ class BrokerSessions:
         return session if session is not None and session.broker_epoch == broker_epoch else None
 
     def is_live(self, broker_id: int, broker_epoch: int, now_ms: int) -> bool:
-        """Whether the last heartbeat of this incarnation is within the session timeout."""
+        """True if the last heartbeat of this incarnation is within the session timeout."""
         session = self.get(broker_id, broker_epoch)
         return session is not None and self._has_contact(session, now_ms)
 
@@ -136,8 +136,8 @@ class BrokerSessions:
         """Lowest metadata offset (inclusive) that all active brokers have read.
 
         Args:
-            image: its active brokers count.
-            without: ids of brokers left out.
+            image: Its active brokers count.
+            without: Ids of brokers left out.
 
         Returns:
             -1 if the offset of one of them is unknown; None if no other broker is active.

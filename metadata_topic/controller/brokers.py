@@ -41,14 +41,14 @@ class Registration:
     """Registration request of a node, as broker or as controller.
 
     Attributes:
-        incarnation_id: random, one per process.
-        features: supported levels by feature: (lowest, highest), both inclusive.
-        log_dirs: ids of its online log directories; empty for controllers.
-        cordoned_log_dirs: directories that take no new replicas.
-        keeps_directories: the broker serves a replica only after its directory was committed, see
+        incarnation_id: Random, one per process.
+        features: Supported levels by feature: (lowest, highest), both inclusive.
+        log_dirs: Ids of its online log directories; empty for controllers.
+        cordoned_log_dirs: Directories that take no new replicas.
+        keeps_directories: The broker serves a replica only after its directory was committed, see
             `directories`.
-        remote_store: of the broker's remote tier; None if the tier is off.
-        previous_epoch: epoch of the broker's previous incarnation if it shut down cleanly; -1 if
+        remote_store: Of the broker's remote tier; None if the tier is off.
+        previous_epoch: Epoch of the broker's previous incarnation if it shut down cleanly; -1 if
             it did not, or if that is unknown.
     """
 
@@ -80,17 +80,17 @@ def register_broker(
     assigned to it in the same append, before the broker can be elected for it.
 
     Args:
-        image: the cluster now; the records must be the next ones written after it.
-        registration: request of the broker.
-        has_live_session: the session of its previous incarnation has not expired.
-        found: replicas found on its disks.
-        defaults: election settings in the properties of this controller.
+        image: The cluster now; the records must be the next ones written after it.
+        registration: Request of the broker.
+        has_live_session: The session of its previous incarnation has not expired.
+        found: Replicas found on its disks.
+        defaults: Election settings in the properties of this controller.
 
     Returns:
         The new broker epoch: the offset of the first record written here.
 
     Raises:
-        DuplicateBrokerRegistrationError: another incarnation of this id is live.
+        DuplicateBrokerRegistrationError: Another incarnation of this id is live.
     """
     previous = image.brokers.get(registration.node_id)
     epoch = image.provenance.end_offset
@@ -178,7 +178,7 @@ def register_controller(image: MetadataImage, registration: Registration) -> Con
     """Register a controller; writes nothing if this incarnation is registered already.
 
     Raises:
-        InvalidRequestError: the id is negative.
+        InvalidRequestError: The id is negative.
         UnsupportedFeatureError: `metadata.version` is older than controller registrations.
     """
     if registration.node_id < 0:
@@ -214,7 +214,7 @@ def unfence_broker(
     """Unfence a broker, in steps; elect it for leaderless partitions if eligible.
 
     Raises:
-        StaleBrokerEpochError: the broker is not registered under this epoch.
+        StaleBrokerEpochError: The broker is not registered under this epoch.
     """
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     if not broker.fenced:
@@ -238,7 +238,7 @@ def fence_broker(
     `offline`: registered log directories that failed.
 
     Raises:
-        StaleBrokerEpochError: not this incarnation of this broker.
+        StaleBrokerEpochError: Not this incarnation of this broker.
     """
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     if broker.fenced:
@@ -262,7 +262,7 @@ def begin_controlled_shutdown(
     `offline` as for `fence_broker`.
 
     Raises:
-        StaleBrokerEpochError: not this incarnation of this broker.
+        StaleBrokerEpochError: Not this incarnation of this broker.
     """
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     if broker.in_controlled_shutdown:
@@ -287,13 +287,16 @@ def lose_directories(
     *,
     defaults: ElectionRules = DEFAULT_RULES,
 ) -> Steps[ControllerResult[None]]:
-    """Take log directories out of a registration, in steps, and the broker out of what is in them.
+    """Remove log directories from a broker's registration, and its replicas there from ISRs.
 
     Args:
-        image: the cluster now.
-        broker: whose directories they are.
-        offline: at least one that is registered.
-        defaults: what the properties of this controller say of elections.
+        image: The cluster now.
+        broker: Owner of the directories.
+        offline: The directories to remove, at least one of them registered.
+        defaults: Election settings in this controller's properties.
+
+    Returns:
+        The records, made in steps.
     """
     then = replace(broker, log_dirs=remaining_directories(broker, offline))
     lost = yield from records_for_broker(image, BrokerNews(then), defaults)

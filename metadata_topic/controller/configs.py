@@ -46,7 +46,7 @@ class ConfigRules(Protocol):
     """The broker's rules about config keys."""
 
     def is_list(self, resource_type: int, key: str) -> bool:
-        """Whether the value is a list, so that APPEND and SUBTRACT make sense."""
+        """True if the value is a list, so that APPEND and SUBTRACT make sense."""
 
     def default_of(self, resource_type: int, key: str) -> str | None:
         """The value that APPEND and SUBTRACT start from where nothing is set."""
@@ -110,11 +110,11 @@ def incremental_alter_configs(
     """Change configs, in steps.
 
     Args:
-        image: the cluster now.
-        resources: topics, brokers (named by id) and the cluster-wide default (a broker named "").
-        rules: of the broker, for its own keys.
-        replaces: also delete overrides that the request does not name (the old API AlterConfigs).
-        validate_only: check and answer, write nothing.
+        image: The cluster now.
+        resources: Topics, brokers (named by id) and the cluster-wide default (a broker named "").
+        rules: Of the broker, for its own keys.
+        replaces: Also delete overrides that the request does not name (the old API AlterConfigs).
+        validate_only: Check and answer, write nothing.
 
     Returns:
         One AlteredResource for each distinct resource, in the order of the request.
@@ -302,11 +302,11 @@ def _records_of(
 def _still_eligible(
     image: MetadataImage, topic: TopicImage, new_minimum: str | None
 ) -> Iterator[MetadataRecord]:
-    """Keep the ELR of partitions where nothing can have been committed without its members.
+    """Keep the ELR of partitions where no record can have been committed without its members.
 
-    That holds where the ISR is smaller than both the old and the new minimum. With an unknown
-    minimum it holds only for an empty ISR. DIFFERS: Kafka clears the ELR, and then only an unclean
-    election can give such a partition a leader.
+    These are partitions whose ISR is smaller than both the old and the new minimum. With an unknown
+    minimum they are only those with an empty ISR. DIFFERS: Kafka clears the ELR, and then only an
+    unclean election can give such a partition a leader.
     """
     version = partition_record_version(image.metadata_version)
     minimum = number_in(new_minimum, 1)

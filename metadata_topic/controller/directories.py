@@ -63,10 +63,10 @@ class FoundReplicas(NamedTuple):
     """Replicas that a registering broker found on its disks, outside their assigned directory.
 
     Attributes:
-        usable: directory id of each replica whose files are there and will be served.
-        refused: directory id of each replica whose files are there and cannot be used now. Without
+        usable: Directory id of each replica whose files are there and will be served.
+        refused: Directory id of each replica whose files are there and cannot be used now. Without
             this note a later start could take the replica for one that was never served.
-        is_missing_some: a directory of the broker is missing or does not work.
+        is_missing_some: A directory of the broker is missing or does not work.
     """
 
     usable: Mapping[ReplicaId, bytes] = {}
@@ -87,7 +87,7 @@ class HostedReplica(NamedTuple):
 
 
 def can_assign(image: MetadataImage) -> bool:
-    """Whether records of the finalised metadata.version hold directories."""
+    """True if records of the finalised metadata.version hold directories."""
     return partition_record_version(image.metadata_version) >= 1
 
 
@@ -121,10 +121,10 @@ def moved_at_registration(
     Apache Kafka serves a replica first. A partition epoch above 0 says so.
 
     Args:
-        image: the cluster before this registration.
-        broker_id: the broker that registers.
-        found: by that broker on its disks.
-        keeps_order: the broker keeps the order from now on; a broker of Apache Kafka reports
+        image: The cluster before this registration.
+        broker_id: The broker that registers.
+        found: By that broker on its disks.
+        keeps_order: The broker keeps the order from now on; a broker of Apache Kafka reports
             nothing of what it found.
 
     Returns:
@@ -165,7 +165,7 @@ def assign_directories(
     does a replica of Apache Kafka whose directory was missing: its new files are empty.
 
     Raises:
-        StaleBrokerEpochError: the broker is not registered under this epoch.
+        StaleBrokerEpochError: The broker is not registered under this epoch.
     """
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     electorate = Electorate(image)
@@ -208,7 +208,7 @@ class Forgotten(NamedTuple):
 
     Attributes:
         replicas: (topic, partition) of each.
-        leaderless: the part of them that held the last copy of committed records and were not
+        leaderless: The part of them that held the last copy of committed records and were not
             created again; these partitions have no leader.
     """
 
@@ -233,14 +233,14 @@ def forget_directory(
     lead, and the partition has no leader.
 
     Args:
-        image: the cluster now.
-        broker_id: owner of the directory; the broker is not running.
-        directory_id: to forget; DIRECTORY_LOST for replicas whose directory was never known or
+        image: The cluster now.
+        broker_id: Owner of the directory; the broker is not running.
+        directory_id: To forget; DIRECTORY_LOST for replicas whose directory was never known or
             was forgotten before.
-        working: ids of the directories that are present; these are not forgotten.
-        begins_last_copies: give up committed records: last copies are created again too, empty,
+        working: Ids of the directories that are present; these are not forgotten.
+        begins_last_copies: Give up committed records: last copies are created again too, empty,
             and lead.
-        defaults: election settings in the properties of this controller.
+        defaults: Election settings in the properties of this controller.
     """
     if directory_id in working:
         return ControllerResult((), Forgotten([], []))

@@ -23,7 +23,7 @@ class ElectionRules:
 
     Attributes:
         min_isr: `min.insync.replicas`; for a topic at most its replication factor.
-        is_unclean: a replica that lacks committed records may lead if no other can.
+        is_unclean: A replica that lacks committed records may lead if no other can.
     """
 
     min_isr: int = 1
@@ -40,9 +40,9 @@ def rules_of(image: MetadataImage, topic: TopicImage, defaults: ElectionRules) -
     would be the only trace of segments in the store whose local copies are gone.
 
     Args:
-        image: the cluster now.
-        topic: of the image.
-        defaults: from the properties of the active controller.
+        image: The cluster now.
+        topic: Of the image.
+        defaults: From the properties of the active controller.
     """
     cluster = _laid_over(image.broker_config(None), defaults)
     own = _laid_over(image.topic_config(topic.name), cluster)

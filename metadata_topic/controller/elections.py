@@ -78,14 +78,14 @@ def elect_leaders(
     """Elect leaders on request, in steps.
 
     Args:
-        image: the cluster now.
+        image: The cluster now.
         election_type: 0 preferred, 1 unclean, as in the request.
-        asked: topics and partitions; None: all, and the response has only the partitions that
+        asked: Topics and partitions; None: all, and the response has only the partitions that
             needed an election.
-        defaults: election settings in the properties of this controller.
+        defaults: Election settings in the properties of this controller.
 
     Raises:
-        InvalidRequestError: unknown election type.
+        InvalidRequestError: Unknown election type.
     """
     election = _ELECTIONS.get(election_type)
     if election is None:
@@ -134,7 +134,7 @@ def _partition(image: MetadataImage, name: str, index: int) -> tuple[TopicImage,
 
 
 def _is_needed(old: PartitionImage, election: Election) -> bool:
-    """Whether the partition lacks the leader that this election would give it."""
+    """True if the partition lacks the leader that this election would give it."""
     if election is Election.PREFERRED:
         return old.leader != old.replicas[0]
     return old.leader == NO_LEADER
@@ -151,8 +151,8 @@ def _elected(
     """Return the record of an election.
 
     Raises:
-        ElectionNotNeededError: the partition has that leader already.
-        PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError: no eligible replica.
+        ElectionNotNeededError: The partition has that leader already.
+        PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError: No eligible replica.
     """
     if not _is_needed(old, election):
         raise ElectionNotNeededError("Leader election not needed for topic partition.")

@@ -6,11 +6,12 @@ written, or none.
 - `eligible.leader.replicas.version` brings one `min.insync.replicas` for the whole cluster: the
   ELR depends on it.
 - `metadata.version` never goes down. Decisions after the update write records in the versions of
-  the new level, and controllers register if they could not before.
+  the new level. Controllers that could not register before do so then.
 - `kraft.version` is checked here, and written by the quorum's leader (`raft.voter_changes`).
 
-DIFFERS: Kafka counts every controller that ever registered; one removed from the voters keeps
-levels down permanently. Kafka lowers metadata.version if no record in between depends on it.
+DIFFERS: Kafka counts every controller that ever registered. A controller that was removed from the
+voters keeps levels down permanently. Kafka lowers metadata.version if no record in between depends
+on it.
 Kafka's brokers register again, with log directories, when metadata.version reaches 17. Of a
 feature named twice Kafka takes the last level.
 
@@ -69,10 +70,10 @@ class UpdatingController:
     """The active controller and its quorum.
 
     Attributes:
-        registration: of this controller.
-        kraft_version: the finalised level, which is not in the image.
-        voters: ids of all voters, including its own.
-        defaults: election settings in its properties.
+        registration: Of this controller.
+        kraft_version: The finalised level, which is not in the image.
+        voters: Ids of all voters, including its own.
+        defaults: Election settings in its properties.
     """
 
     registration: Registration
@@ -91,14 +92,14 @@ def update_features(
     """Finalise other levels of features; writes no record for kraft.version.
 
     Args:
-        image: the cluster now.
-        updates: each feature at most once.
-        me: the controller that decides.
-        validate_only: check, write nothing.
+        image: The cluster now.
+        updates: Each feature at most once.
+        me: The controller that decides.
+        validate_only: Check, write nothing.
 
     Raises:
-        InvalidUpdateVersionError: for the first update that is not possible.
-        InvalidRequestError: a feature is named twice.
+        InvalidUpdateVersionError: For the first update that is not possible.
+        InvalidRequestError: A feature is named twice.
     """
     [(named, count)] = Counter(one.feature for one in updates).most_common(1) or [("", 0)]
     if count > 1:

@@ -28,8 +28,8 @@ class FreeDescriptors:
         """Take a report; one with a lower metadata offset than the last is ignored.
 
         Args:
-            count: files the broker may open before it uses its reserve; NOT_REPORTED: no bound.
-            metadata_offset: replicas placed up to here (inclusive) are included in `count`.
+            count: Files the broker may open before it uses its reserve; NOT_REPORTED: no bound.
+            metadata_offset: Replicas placed up to here (inclusive) are included in `count`.
         """
         if metadata_offset < self._metadata_offset:
             return
@@ -53,7 +53,7 @@ class DescriptorBudget:
     """Descriptors that one decision may take, by broker.
 
     Attributes:
-        taken: so far, by broker id; includes brokers without a bound.
+        taken: So far, by broker id; includes brokers without a bound.
     """
 
     def __init__(self, left: Mapping[int, int]) -> None:
@@ -65,7 +65,7 @@ class DescriptorBudget:
         """Take one descriptor for each replica of a topic's new partitions.
 
         Raises:
-            PolicyViolationError: a broker has too few; nothing was taken.
+            PolicyViolationError: A broker has too few; nothing was taken.
         """
         wanted = Counter(broker_id for each in replicas for broker_id in each)
         for broker_id, count in wanted.items():

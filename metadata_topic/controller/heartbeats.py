@@ -46,9 +46,9 @@ class Heartbeat:
     """Heartbeat request of a broker.
 
     Attributes:
-        metadata_offset: last offset (inclusive) of the metadata log that it has read.
-        offline_log_dirs: ids of its failed log directories.
-        free_descriptors: files it may open before it uses its reserve; -1 if not reported.
+        metadata_offset: Last offset (inclusive) of the metadata log that it has read.
+        offline_log_dirs: Ids of its failed log directories.
+        free_descriptors: Files it may open before it uses its reserve; -1 if not reported.
     """
 
     broker_id: int
@@ -65,8 +65,8 @@ class HeartbeatAnswer:
     """Heartbeat response to the broker.
 
     Attributes:
-        is_caught_up: it has read its own registration record.
-        in_controlled_shutdown: kept here, not sent on the wire.
+        is_caught_up: It has read its own registration record.
+        in_controlled_shutdown: Kept here, not sent on the wire.
     """
 
     is_caught_up: bool
@@ -96,15 +96,15 @@ def heartbeat(
     """Decide on a heartbeat, in steps.
 
     Args:
-        image: the cluster now.
-        asked: the heartbeat.
-        session: of the incarnation that sent it.
-        lowest_active_offset: lowest offset (inclusive) that the other active brokers have read;
+        image: The cluster now.
+        asked: The heartbeat.
+        session: Of the incarnation that sent it.
+        lowest_active_offset: Lowest offset (inclusive) that the other active brokers have read;
             None without others. It visits all of them, so it is called only for a stopping broker.
-        defaults: election settings in the properties of this controller.
+        defaults: Election settings in the properties of this controller.
 
     Raises:
-        StaleBrokerEpochError: the broker is not registered under this epoch.
+        StaleBrokerEpochError: The broker is not registered under this epoch.
     """
     broker = check_broker_epoch(image, asked.broker_id, asked.broker_epoch)
     is_caught_up = asked.metadata_offset >= session.registered_at

@@ -32,8 +32,8 @@ class UsedEpoch(NamedTuple):
     """A leader's finding about one partition.
 
     Attributes:
-        leader_epoch: under which it leads; the request is refused under any other.
-        used: highest leader epoch that was used before.
+        leader_epoch: Under which it leads; the request is refused under any other.
+        used: Highest leader epoch that was used before.
     """
 
     leader_epoch: int
@@ -56,7 +56,7 @@ def raise_leader_epochs(
         Error of each partition that is refused.
 
     Raises:
-        StaleBrokerEpochError: the broker is not registered under this epoch.
+        StaleBrokerEpochError: The broker is not registered under this epoch.
     """
     check_broker_epoch(image, broker_id, broker_epoch)
     records: list[MetadataRecord] = []

@@ -1,9 +1,9 @@
 """Leadership and ISR changes when brokers and their log directories come and go.
 
 The leader epoch of a partition rises when its leader goes (to -1 or to another) and again when a
-leader comes back: a restart of a single broker costs two epochs, as in Kafka.
+leader comes back. So a restart of a single broker costs two epochs, as in Kafka.
 
-A replica in a missing log directory leaves ISR and ELR in the append that reports it: the
+A replica in a missing log directory leaves ISR and ELR in the append that reports it. The
 controller cannot see the content of a directory that comes back. The last replica with all
 committed records keeps its place, and leads once its directory is registered again. Until then the
 partition has no leader. Reasons: docs/decisions/the-last-copy.md.
@@ -36,11 +36,11 @@ class BrokerNews:
     """Change of a broker by a decision, before it is in the image.
 
     Attributes:
-        then: the broker after the decision.
-        leaves: it leaves every ISR.
-        ended_uncleanly: its previous incarnation may have lost unflushed records.
-        moved: new log directory of replicas that are not in their assigned one.
-        refused: replicas with unusable files.
+        then: The broker after the decision.
+        leaves: It leaves every ISR.
+        ended_uncleanly: Its previous incarnation may have lost unflushed records.
+        moved: New log directory of replicas that are not in their assigned one.
+        refused: Replicas with unusable files.
     """
 
     then: BrokerImage

@@ -8,13 +8,13 @@ Every change of an existing partition goes through here, so that all changes ele
 * with both empty the last known leader; then the election is unclean;
 * where the election may be unclean, any replica that may lead and is not being added.
 
-The ELR (KIP-966) has the replicas that left the ISR while it was below `min.insync.replicas`: the
-high watermark stood still meanwhile, so that each of them has all that is committed. A replica that
-lost records since then (power cut, lost log directory) is not eligible.
+The ELR (KIP-966) has the replicas that left the ISR while it was below `min.insync.replicas`. The
+high watermark stood still meanwhile, so each of them has all committed records. A replica that lost
+records since then (power cut, lost log directory) is not eligible.
 
 During a reassignment the replicas are the target replicas, followed by those to remove; all of
-them fetch and may join the ISR. It is complete when all target replicas are in the ISR. That change
-removes the others from replicas and ISR, and elects again if one of them led.
+them fetch and may join the ISR. It is complete when all target replicas are in the ISR. The change
+that completes it removes the others from replicas and ISR. It elects again if one of them led.
 
 Source: Kafka 4.3's PartitionChangeBuilder, PartitionReassignmentReplicas.
 """
@@ -60,15 +60,15 @@ class Electorate:
     """Brokers that may lead.
 
     Attributes:
-        image: the cluster before the decision.
-        then: one broker as it is after the decision; None: all are as in the image.
+        image: The cluster before the decision.
+        then: One broker as it is after the decision; None: all are as in the image.
     """
 
     image: MetadataImage
     then: BrokerImage | None = None
 
     def may_lead(self, partition: PartitionImage, replica: int) -> bool:
-        """Whether the broker is active and has the log directory of the replica."""
+        """True if the broker is active and has the log directory of the replica."""
         if replica not in partition.replicas:
             return False
         is_then = self.then is not None and self.then.id == replica
@@ -94,15 +94,15 @@ def decide(
     """Return a partition after a change of it, with leader and ELR decided.
 
     Args:
-        old: as it is.
+        old: The present partition.
         wanted: `old` with its new replicas, ISR, directories, last known leader or recovery state.
             Leader and ELR are decided here, and whether a reassignment is complete.
-        electorate: brokers that may lead.
-        rules: of the topic.
+        electorate: Brokers that may lead.
+        rules: Of the topic.
         election: None: keep the partition online, by an unclean election if the topic allows it.
-        ineligible: brokers that lack committed records; they are not in the ELR.
-        blank: brokers whose replica was created again, empty; never the last known leader either.
-        may_empty_isr: the last member may leave the ISR, also without ELR.
+        ineligible: Brokers that lack committed records; they are not in the ELR.
+        blank: Brokers whose replica was created again, empty; never the last known leader either.
+        may_empty_isr: The last member may leave the ISR, also without ELR.
     """
     if election is None:
         election = Election.UNCLEAN if rules.is_unclean else Election.ONLINE
@@ -274,7 +274,7 @@ def change_records(
 
 
 def has_other_copies(partition: PartitionImage, broker_id: int) -> bool:
-    """Whether another replica, alive or not, has all committed records."""
+    """True if another replica, alive or not, has all committed records."""
     return any(one != broker_id for one in (*partition.isr, *partition.elr))
 
 

@@ -67,8 +67,8 @@ class GrownTopic:
 
     Attributes:
         error: None if the topic got its partitions (or could, with validate_only).
-        topic_id: zero on errors.
-        added: how many partitions are new; 0 on errors.
+        topic_id: Zero on errors.
+        added: How many partitions are new; 0 on errors.
     """
 
     name: str
@@ -89,11 +89,11 @@ def create_partitions(
     """Add partitions to topics, in steps.
 
     Args:
-        image: the cluster now; its brokers are the candidates for replicas.
-        topics: as requested; a name that repeats gets an error.
-        validate_only: check and answer, write nothing.
-        placement_start: any number, shifts the first leader, see `placement.place`.
-        descriptors: budget from which the new replicas are taken; None: no bound.
+        image: The cluster now; its brokers are the candidates for replicas.
+        topics: The topics of the request; a name that repeats gets an error.
+        validate_only: Check and answer, write nothing.
+        placement_start: Any number, shifts the first leader, see `placement.place`.
+        descriptors: Budget from which the new replicas are taken; None: no bound.
 
     Returns:
         One GrownTopic for each distinct name, in the order of the request.
@@ -144,7 +144,7 @@ def check_partition_total(total: int) -> None:
     """Refuse a request for too many partitions.
 
     Raises:
-        PolicyViolationError: more than PARTITIONS_PER_REQUEST_MAX.
+        PolicyViolationError: More than PARTITIONS_PER_REQUEST_MAX.
     """
     if total > PARTITIONS_PER_REQUEST_MAX:
         raise PolicyViolationError(
@@ -219,11 +219,11 @@ def partition_records(
     """Make the records of new partitions, in steps.
 
     Args:
-        image: has all brokers in `replicas`.
-        topic_id: of the topic, which may be created by the same decision.
-        first: index of the first new partition; the others follow it.
-        replicas: broker ids of each new partition, at least one of them active.
-        pace: of the decision.
+        image: Has all brokers in `replicas`.
+        topic_id: Of the topic, which may be created by the same decision.
+        first: Index of the first new partition; the others follow it.
+        replicas: Broker ids of each new partition, at least one of them active.
+        pace: Of the decision.
     """
     version = partition_record_version(image.metadata_version)
     records: list[MetadataRecord] = []

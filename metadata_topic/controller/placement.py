@@ -1,8 +1,8 @@
 """Choice of brokers for the replicas of new partitions.
 
-Racks first, then brokers, in stripes: each further replica goes to a rack with the fewest replicas
-of this partition, and the next partition starts one broker later. Fenced brokers get replicas only
-if the active ones do not suffice, and are never the leader.
+Replicas are spread over racks first, then over brokers. Each further replica goes to a rack with
+the fewest replicas of this partition, and the next partition starts one broker later. Fenced
+brokers get replicas only if the active ones do not suffice, and are never the leader.
 
 Source: the rules of Kafka's StripedReplicaPlacer; the order within is ours.
 """
@@ -31,18 +31,18 @@ def place(
     """Choose replicas for every partition, in steps.
 
     Args:
-        brokers: all that may get a replica, in any order.
-        partitions: number of lists to return.
-        replication_factor: length of each list.
-        start: any number; shifts the first leader, so that one-partition topics spread.
-        what: property shared by `brokers`, for the error message.
-        why_few: end of the error message.
+        brokers: All that may get a replica, in any order.
+        partitions: Number of lists to return.
+        replication_factor: Length of each list.
+        start: Any number; shifts the first leader, so that one-partition topics spread.
+        what: Property shared by `brokers`, for the error message.
+        why_few: End of the error message.
 
     Returns:
         Broker ids of each partition, the leader first.
 
     Raises:
-        InvalidReplicationFactorError: too few brokers, or no active one.
+        InvalidReplicationFactorError: Too few brokers, or no active one.
     """
     if replication_factor > len(brokers):
         raise InvalidReplicationFactorError(
@@ -83,11 +83,11 @@ def with_more_replicas(
     """Choose further replicas of an existing partition.
 
     Args:
-        replicas: its present replicas; they come first, and stay.
-        candidates: brokers that may get one; present replicas among them are ignored.
-        racks: of candidates and replicas, where known.
-        load: replicas by broker; within a rack the broker with fewer comes first.
-        factor: replicas to reach; the result has fewer if candidates are too few.
+        replicas: Its present replicas; they come first, and stay.
+        candidates: Brokers that may get one; present replicas among them are ignored.
+        racks: Of candidates and replicas, where known.
+        load: Replicas by broker; within a rack the broker with fewer comes first.
+        factor: Replicas to reach; the result has fewer if candidates are too few.
     """
     others = sorted(set(candidates).difference(replicas), key=lambda one: (load.get(one, 0), one))
     known = {one: racks.get(one, "") for one in (*replicas, *others)}

@@ -40,16 +40,16 @@ def allocate_producer_ids(
     """Allocate the next block to a broker; ids it does not use are lost when it stops.
 
     Args:
-        image: the cluster now.
-        broker_id: the broker that asks.
-        broker_epoch: of the incarnation that asks.
-        used: highest id in the broker's logs. The block begins above it, because the metadata log
+        image: The cluster now.
+        broker_id: The broker that asks.
+        broker_epoch: Of the incarnation that asks.
+        used: Highest id in the broker's logs. The block begins above it, because the metadata log
             may be an old copy: records under an id allocated twice would be dropped as duplicates.
             A value above `GIVEN_ID_MAX` is ignored: no controller allocated it, and ids above it
             would exhaust the int64.
 
     Raises:
-        StaleBrokerEpochError: the broker is not registered under this epoch.
+        StaleBrokerEpochError: The broker is not registered under this epoch.
     """
     check_broker_epoch(image, broker_id, broker_epoch)
     first_id = image.next_producer_id

@@ -74,11 +74,11 @@ def alter_reassignments(
     """Begin or cancel reassignments, in steps; each succeeds or fails on its own.
 
     Args:
-        image: the cluster now.
-        asked: independent of each other; a second one for a partition sees the first one's change.
-        allows_other_factor: the number of replicas may change.
-        defaults: election settings in the properties of this controller.
-        descriptors: budget from which added replicas are taken; None: no bound.
+        image: The cluster now.
+        asked: Independent of each other; a second one for a partition sees the first one's change.
+        allows_other_factor: The number of replicas may change.
+        defaults: Election settings in the properties of this controller.
+        descriptors: Budget from which added replicas are taken; None: no bound.
 
     Returns:
         The error of each, in order; None where it was carried out.
@@ -154,8 +154,8 @@ def _reassigned(
     candidates.check(one for one in replicas if one not in old.replicas)
     removing = sorted({*old.replicas} - {*replicas})
     all_replicas = (*replicas, *removing)
-    # DIFFERS: of a reassignment that is replaced, Kafka forgets which replicas were added by it,
-    # continues to remove replicas that the new one keeps, or never completes it.
+    # DIFFERS: if a reassignment replaces another, Kafka forgets which replicas the old one added.
+    # It continues to remove replicas that the new one keeps, or never completes.
     before = {*old.replicas} - {*old.adding}
     adding = sorted({*all_replicas} - before)
     wanted = replace(old, adding=tuple(adding), removing=tuple(removing))
@@ -168,8 +168,8 @@ def list_reassignments(
     """Find the partitions under reassignment, in steps.
 
     Args:
-        image: the cluster now.
-        asked: topics and partitions, of which unknown ones are skipped; None: all.
+        image: The cluster now.
+        asked: Topics and partitions, of which unknown ones are skipped; None: all.
     """
     found: list[OngoingReassignment] = []
     pace = Pace()

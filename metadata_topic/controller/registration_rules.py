@@ -24,7 +24,7 @@ def check_cluster(asked: str, ours: str) -> None:
     """Check that a broker's request is for this cluster.
 
     Raises:
-        InconsistentClusterIdError: it is for another one.
+        InconsistentClusterIdError: It is for another one.
     """
     if asked != ours:
         raise InconsistentClusterIdError(f"Expected cluster id {ours}, but got {asked}.")
@@ -36,8 +36,8 @@ def check_registration(
     """Check that a broker can join this cluster.
 
     Raises:
-        UnsupportedFeatureError: it does not support a finalised level; names the feature.
-        InvalidRegistrationError: its log directories are invalid, it names no metadata.version, or
+        UnsupportedFeatureError: It does not support a finalised level; names the feature.
+        InvalidRegistrationError: Its log directories are invalid, it names no metadata.version, or
             the hash of its remote store has a wrong length.
     """
     if METADATA_VERSION not in registration.features:

@@ -26,20 +26,20 @@ def replicas_of(
     """Decide the replicas of every partition of a new topic, in steps.
 
     Args:
-        image: its brokers are the candidates.
-        topic: with assignments, or with a number of partitions and a replication factor.
-        configs: its overrides; a tiered topic is limited to some brokers, see `tiered_placement`.
-        defaults: values for -1.
-        start: any number, shifts the first leader, see `placement.place`.
+        image: Its brokers are the candidates.
+        topic: With assignments, or with a number of partitions and a replication factor.
+        configs: Its overrides; a tiered topic is limited to some brokers, see `tiered_placement`.
+        defaults: Values for -1.
+        start: Any number, shifts the first leader, see `placement.place`.
 
     Returns:
         Broker ids of each partition, the preferred leader first.
 
     Raises:
-        InvalidPartitionsError: zero or negative partitions.
-        InvalidReplicationFactorError: zero, negative or more than there are brokers.
-        InvalidReplicaAssignmentError: an invalid manual assignment.
-        InvalidRequestError: a manual assignment together with numbers.
+        InvalidPartitionsError: Zero or negative partitions.
+        InvalidReplicationFactorError: Zero, negative or more than there are brokers.
+        InvalidReplicaAssignmentError: An invalid manual assignment.
+        InvalidRequestError: A manual assignment together with numbers.
     """
     if topic.assignments:
         return (yield from _manual_replicas(image, topic, configs))
@@ -117,13 +117,13 @@ def check_manual(
     """Check the manual replicas of a new partition.
 
     Args:
-        brokers: all registered ones.
-        index: of the partition, for the message.
-        replicas: broker ids, as in the request.
-        expected: required number of replicas.
+        brokers: All registered ones.
+        index: Of the partition, for the message.
+        replicas: Broker ids, as in the request.
+        expected: Required number of replicas.
 
     Raises:
-        InvalidReplicaAssignmentError: names the cause.
+        InvalidReplicaAssignmentError: Names the cause.
     """
     check_replicas(brokers, replicas)
     if len(replicas) != expected:
@@ -143,7 +143,7 @@ def check_replicas(brokers: Mapping[int, BrokerImage], replicas: tuple[int, ...]
     """Refuse an empty list of replicas, unknown brokers and repeated ones.
 
     Raises:
-        InvalidReplicaAssignmentError: names the cause.
+        InvalidReplicaAssignmentError: Names the cause.
     """
     if not replicas:
         raise InvalidReplicaAssignmentError(

@@ -3,8 +3,8 @@
 The functions are pure. The metadata node appends the records, replays them into the next image and
 gives out the response only after that. An empty record list writes nothing.
 
-Long decisions run in steps. The loop runs other work between the steps, but no other decision: the
-image of the decision is still the newest one when its records are written.
+Long decisions run in steps. The loop runs other work between the steps, but no other decision. So
+the image of the decision is still the newest one when its records are written.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class ControllerResult(Generic[R_co]):
     """Records and response of one decision.
 
     Attributes:
-        records: written as one batch, so all of them or none.
-        response: given to the caller after the records are committed.
+        records: Written as one batch, so all of them or none.
+        response: Given to the caller after the records are committed.
     """
 
     records: tuple[MetadataRecord, ...]

@@ -1,10 +1,10 @@
 """Brokers that may have replicas of a tiered topic, or of `__remote_log_metadata`.
 
-A broker whose tier is off (or of Apache Kafka) would serve a tiered topic as a plain one: it copies
-nothing, reads nothing remote, and deletes segments that no store holds. Two brokers with different
-stores would look for each other's segments in the wrong store. So all replicas of a tiered topic
-lie on brokers of one store. Those of `__remote_log_metadata` lie on brokers whose tier is on, with
-any store: these open the listener that other tiers connect to.
+A broker whose tier is off (or of Apache Kafka) would serve a tiered topic as a plain one. It copies
+no segment, reads none from the store, and deletes segments that are not copied. Two brokers with
+different stores would look for each other's segments in the wrong store. So all replicas of a
+tiered topic lie on brokers of one store. Replicas of `__remote_log_metadata` lie on brokers whose
+tier is on, with any store: these open the listener that other tiers connect to.
 """
 
 from collections import Counter
@@ -28,9 +28,9 @@ class Candidates:
     """Brokers that may have replicas of one topic.
 
     Attributes:
-        brokers: by id.
-        what: property shared by them, for the text after "only 2 broker(s)".
-        why_few: end of a refusal: the other brokers, and the remedy.
+        brokers: By id.
+        what: Property shared by them, for the text after "only 2 broker(s)".
+        why_few: End of a refusal: the other brokers, and the remedy.
     """
 
     brokers: Mapping[int, BrokerImage]
@@ -41,7 +41,7 @@ class Candidates:
         """Refuse a manual assignment to other brokers; all must be registered.
 
         Raises:
-            InvalidReplicaAssignmentError: names broker, cause and remedy.
+            InvalidReplicaAssignmentError: Names broker, cause and remedy.
         """
         for broker_id in replicas:
             if broker_id not in self.brokers:
@@ -60,10 +60,10 @@ def candidates_for(
     """Find the brokers that may have replicas of a topic.
 
     Args:
-        image: has the brokers.
-        name: of the topic.
-        configs: its overrides.
-        hosts: brokers that have replicas of it, or tiered brokers of a manual assignment; empty
+        image: Has the brokers.
+        name: Of the topic.
+        configs: Its overrides.
+        hosts: Brokers that have replicas of it, or tiered brokers of a manual assignment; empty
             for a new topic without one.
     """
     if name == REMOTE_LOG_METADATA_TOPIC:
@@ -127,13 +127,13 @@ def check_switched_on(
     """Refuse to make a topic tiered while one of its replicas is on an unfit broker.
 
     Args:
-        image: the cluster now; has the topic.
-        name: of the topic.
-        before: its present overrides.
-        after: its overrides after the change.
+        image: The cluster now; has the topic.
+        name: Of the topic.
+        before: Its present overrides.
+        after: Its overrides after the change.
 
     Raises:
-        InvalidConfigError: names the brokers and the remedy.
+        InvalidConfigError: Names the brokers and the remedy.
     """
     if is_tiered(before) or not is_tiered(after):
         return

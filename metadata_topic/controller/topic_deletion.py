@@ -1,7 +1,7 @@
 """Deleting topics by name or by id, and the list of removed tiered topics.
 
-Remote data is removed only if the metadata log says so, never because a topic id is absent: an
-image may be an old copy, or of another log (docs/tiering.md, topic deletion).
+Remote data is removed only if the metadata log has a record of it. An absent topic id is no reason,
+because an image may be an old copy, or of another log (docs/tiering.md, topic deletion).
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ def delete_topics(
     """Delete topics by name or by id, in steps.
 
     Args:
-        image: the cluster now.
+        image: The cluster now.
         topics: (name, id): a name with the zero id, or None with an id.
 
     Returns:
@@ -93,9 +93,9 @@ class RemoteDataWish(IntEnum):
     """Request about the remote data of a topic id that does not exist (a tagged field).
 
     Attributes:
-        NOTHING: as in Kafka: the id is unknown.
-        FORGET: list the topic as removed; its remote data is deleted.
-        KEEP: take it off the list; remote data that is still there stays.
+        NOTHING: The id is unknown, as in Kafka.
+        FORGET: List the topic as removed; its remote data is deleted.
+        KEEP: Take it off the list; remote data that is still there stays.
     """
 
     NOTHING = 0
@@ -109,7 +109,7 @@ def wish_for_remote_data(
     """List a topic id that does not exist as removed, or take it off the list.
 
     Raises:
-        InvalidRequestError: a topic with this id exists, or the id is zero.
+        InvalidRequestError: A topic with this id exists, or the id is zero.
     """
     topic = image.topics_by_id.get(topic_id)
     if topic is not None:

@@ -27,11 +27,11 @@ DEFAULT: Final = -1
 def validate_name(name: str) -> None:
     """Check a topic name.
 
-    A name becomes a directory (`<name>-<partition>`) and a metric, where "." and "_" look the
-    same: hence the characters, the length and the ban on names that differ in those two only.
+    A name becomes a directory (`<name>-<partition>`) and a metric, where "." and "_" look the same.
+    So its characters and length are limited, and names must not differ in these two only.
 
     Raises:
-        InvalidTopicError: names the cause; a too long name is not repeated in the message.
+        InvalidTopicError: The message has the cause; it does not repeat a name that is too long.
     """
     if not name:
         raise InvalidTopicError("Topic name is invalid: the empty string is not allowed")

@@ -40,9 +40,9 @@ class CreatedTopic:
 
     Attributes:
         error: None if the topic was created (or could be, with validate_only).
-        topic_id: zero on errors and with validate_only.
+        topic_id: Zero on errors and with validate_only.
         num_partitions, replication_factor: -1 on errors.
-        configs: overrides of the topic; the handler adds the defaults.
+        configs: Overrides of the topic; the handler adds the defaults.
     """
 
     name: str
@@ -73,14 +73,14 @@ def create_topics(
     """Create topics, in steps.
 
     Args:
-        image: the cluster now; its brokers are the candidates for replicas.
-        topics: as requested; a name that repeats gets an error.
-        defaults: values for -1.
-        topic_ids: fresh random ids, at least one for each entry of `topics`.
-        validate_config: checks overrides, raises KafkaError.
-        validate_only: check and answer, write nothing.
-        placement_start: any number, shifts the first leader, see `placement.place`.
-        descriptors: budget from which the new replicas are taken; None: no bound.
+        image: The cluster now; its brokers are the candidates for replicas.
+        topics: The topics of the request; a name that repeats gets an error.
+        defaults: Values for -1.
+        topic_ids: Fresh random ids, at least one for each entry of `topics`.
+        validate_config: Checks overrides, raises KafkaError.
+        validate_only: Check and answer, write nothing.
+        placement_start: Any number, shifts the first leader, see `placement.place`.
+        descriptors: Budget from which the new replicas are taken; None: no bound.
 
     Returns:
         One CreatedTopic for each distinct name, in the order of the request.

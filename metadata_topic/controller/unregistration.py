@@ -26,8 +26,8 @@ def unregister_broker(image: MetadataImage, *, broker_id: int) -> Steps[Controll
     and one with replicas, on the assumption that others have their records.
 
     Raises:
-        BrokerIdNotRegisteredError: no broker has this id.
-        PolicyViolationError: it is not fenced, or it has replicas.
+        BrokerIdNotRegisteredError: No broker has this id.
+        PolicyViolationError: It is not fenced, or it has replicas.
     """
     broker = image.brokers.get(broker_id)
     if broker is None:

@@ -1,10 +1,10 @@
 """The step from one image to the next.
 
 A delta takes records in log order. It copies a map of the image when a record first touches it, and
-makes the next image at the end. It keeps a list of changes for subscribers, so that a broker need
-not compare two images of ten thousand partitions to find one new leader.
+makes the next image at the end. It keeps a list of changes for subscribers. So a broker need not
+compare two images of ten thousand partitions to find one new leader.
 
-The record handlers live in `replay`; this module knows maps, not records.
+The record handlers are in `replay`; this module knows maps, not records.
 """
 
 from collections.abc import Mapping, MutableMapping
@@ -36,20 +36,20 @@ class MetadataDelta:
     """Changes on top of `base`.
 
     Attributes:
-        created_topics: ids of topics that `base` does not have.
-        deleted_topics: topics of `base` that are gone. A topic created and deleted in between is in
+        created_topics: Ids of topics that `base` does not have.
+        deleted_topics: Topics of `base` that are gone. A topic created and deleted in between is in
             neither.
-        removed_topics: ids that a RemoveTopicRecord names, also of topics created in between.
-        changed_partitions: indexes of new or changed partitions by topic id; of created topics all.
+        removed_topics: Ids that a RemoveTopicRecord names, also of topics created in between.
+        changed_partitions: Indexes of new or changed partitions by topic id; of created topics all.
         changed_configs: (resource type, name) pairs with another value or none.
-        changed_brokers: ids of brokers registered, unregistered or changed.
-        changed_controllers: the same for controllers.
-        features_changed: a finalised level changed.
-        tiered_removals: ids of removed tiered topics that came onto the list of them (True) or left
+        changed_brokers: Ids of brokers registered, unregistered or changed.
+        changed_controllers: The same for controllers.
+        features_changed: A finalised level changed.
+        tiered_removals: Ids of removed tiered topics that came onto the list of them (True) or left
             it (False); the last change counts.
-        elections: number of partitions that got another leader.
-        unclean_elections: number of those whose leader may lack records.
-        is_replacement: the next image is not made of records on top of `base` (`difference`).
+        elections: Number of partitions that got another leader.
+        unclean_elections: Number of those whose leader may lack records.
+        is_replacement: The next image is not made of records on top of `base` (`difference`).
     """
 
     def __init__(self, base: MetadataImage, *, is_replacement: bool = False) -> None:
@@ -87,7 +87,7 @@ class MetadataDelta:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing changed but the provenance.
+        """True if nothing changed but the provenance.
 
         False after a replacement, where it is unknown.
         """

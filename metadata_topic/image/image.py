@@ -1,6 +1,6 @@
 """The cluster metadata up to one offset, immutable.
 
-An image is replaced, never changed: a reader that holds one has a consistent cluster as long as it
+An image is replaced, never changed. A reader that holds one has a consistent cluster as long as it
 needs, on any thread. `MetadataDelta` makes the next image. Large maps are `SortedMap`s, of which
 two images share all but the changed chunks. The delta copies other maps if a record touches them;
 an untouched map is the same object in both images. Only the delta may write to the maps.
@@ -48,12 +48,12 @@ _NO_CONFIGS: Mapping[str, str] = {}
 
 
 def is_tiered(configs: Mapping[str, str]) -> bool:
-    """Whether a topic with these overrides is tiered now."""
+    """True if a topic with these overrides is tiered now."""
     return configs.get("remote.storage.enable", "").strip().lower() == "true"
 
 
 def is_tiered_config(name: str, value: str | None) -> bool:
-    """Whether a topic's config shows that the topic is, or was, tiered.
+    """True if a topic's config shows that the topic is, or was, tiered.
 
     Tiering with remote data can be switched off only together with
     `remote.log.delete.on.disable=true`, and the data may still be there.
@@ -66,14 +66,14 @@ class MetadataImage:
     """The state after all records of the metadata log up to `provenance`.
 
     Attributes:
-        dotted_names: topic names with a ".", by the metric name that they share with names that
+        dotted_names: Topic names with a ".", by the metric name that they share with names that
             have "_" instead.
-        features: finalised feature levels; a level of 0 is an absent entry.
-        next_producer_id: first id that is in no block.
-        acls, scram_credentials, delegation_tokens: record structs by their key; this version keeps
+        features: Finalised feature levels; a level of 0 is an absent entry.
+        next_producer_id: First id that is in no block.
+        acls, scram_credentials, delegation_tokens: Record structs by their key; this version keeps
             them but does not interpret them.
-        client_quotas: by entity, quota key to value.
-        removed_tiered_topics: ids of removed tiered topics, in the order of their removal, until
+        client_quotas: By entity, quota key to value.
+        removed_tiered_topics: Ids of removed tiered topics, in the order of their removal, until
             the remote store has nothing of them. The values are unused.
     """
 
@@ -117,7 +117,7 @@ class MetadataImage:
 
     @property
     def elr_enabled(self) -> bool:
-        """Whether eligible leader replicas (KIP-966) are finalised."""
+        """True if eligible leader replicas (KIP-966) are finalised."""
         return self.features.get(ELR_VERSION, 0) > 0
 
     @property

@@ -36,19 +36,19 @@ class ImageLoader:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a metadata transaction is open, so that the newest records are not visible."""
+        """True if a metadata transaction is open, so that the newest records are not visible."""
         return self._transaction is not None
 
     @property
     def is_blank(self) -> bool:
-        """Whether no record ever took effect, so that the bootstrap records are not written yet."""
+        """True if no record ever took effect, so that the bootstrap records are not written yet."""
         return self._delta.is_empty and not self._counted and not self._delta.base.features
 
     def add(self, record: MetadataRecord) -> None:
         """Take the next record of the log; it is replayed at the end of its batch.
 
         Raises:
-            BrokenMetadataLogError: a transaction begins inside another, or ends without a begin.
+            BrokenMetadataLogError: A transaction begins inside another, or ends without a begin.
         """
         self.record_count += 1
         match record.name:
@@ -75,8 +75,8 @@ class ImageLoader:
         """End a batch at `provenance`, and replay the records that count now.
 
         Raises:
-            UnknownMetadataRecordError: there is no rule for a record.
-            BrokenMetadataLogError: a record contradicts the records before it.
+            UnknownMetadataRecordError: There is no rule for a record.
+            BrokenMetadataLogError: A record contradicts the records before it.
         """
         at_once(self.end_of_batch_steps(provenance))
 

@@ -4,8 +4,8 @@ Ids of topics, directories and incarnations are 16 raw bytes. Sequences are tupl
 threads share a value without a copy.
 
 Topics and partitions are many and long-lived. They are structs that the garbage collector does not
-track (they are in no cycle): otherwise each full collection would hold the event loop for 100 ms at
-100,000 partitions. Change one with `msgspec.structs.replace`.
+track, since they are in no cycle. Otherwise each full collection would hold the event loop for
+100 ms at 100,000 partitions. Change one with `msgspec.structs.replace`.
 100,000 partitions. Change one with `msgspec.structs.replace`.
 """
 
@@ -42,7 +42,7 @@ def spare_directory(first: bytes) -> bytes:
 
 
 def is_spare_directory(directory_id: bytes) -> bool:
-    """Whether an id is one of `spare_directory`."""
+    """True if an id is one of `spare_directory`."""
     return directory_id.startswith(_SPARE_PREFIX)
 
 
@@ -55,9 +55,9 @@ class Provenance:
     """Position in the metadata log up to which an image has all records.
 
     Attributes:
-        offset: last record contained (inclusive); -1 for the empty image.
-        epoch: leader epoch of that record.
-        timestamp_ms: append time of its batch.
+        offset: Last record contained (inclusive); -1 for the empty image.
+        epoch: Leader epoch of that record.
+        timestamp_ms: Append time of its batch.
     """
 
     offset: int = -1
@@ -74,16 +74,16 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
     """One partition, as the controller decided it.
 
     Attributes:
-        replicas: broker ids; the first is the preferred leader.
-        isr: broker ids in sync; without ELR empty only if the last member's log directory was
+        replicas: Broker ids; the first is the preferred leader.
+        isr: Broker ids in sync; without ELR empty only if the last member's log directory was
             forgotten.
-        leader: broker id or -1.
-        leader_epoch: rises with every leader change, also to and from -1.
-        partition_epoch: rises with every change of any field.
-        directories: directory id of each replica, aligned with `replicas`.
-        removing, adding: replicas that a reassignment removes, and those that it has added.
-        elr: eligible leader replicas (KIP-966); empty while that feature is off.
-        unclean_epoch: leader epoch of the unclean election that the leader has not recovered from;
+        leader: Broker id or -1.
+        leader_epoch: Rises with every leader change, also to and from -1.
+        partition_epoch: Rises with every change of any field.
+        directories: Directory id of each replica, aligned with `replicas`.
+        removing, adding: Replicas that a reassignment removes, and those that it has added.
+        elr: Eligible leader replicas (KIP-966); empty while that feature is off.
+        unclean_epoch: Leader epoch of the unclean election that the leader has not recovered from;
             -1: none. Replay derives it; snapshots keep it in a tagged field that Kafka skips.
     """
 
@@ -132,7 +132,7 @@ class TopicImage(msgspec.Struct, frozen=True, gc=False):
     """A topic and its partitions by index. Never change `partitions`.
 
     Attributes:
-        was_tiered: a config once made it tiered: the remote store may have data of it.
+        was_tiered: A config once made it tiered: the remote store may have data of it.
     """
 
     name: str
@@ -160,7 +160,7 @@ class RemoteStore:
     """Store of a broker's remote tier; tiers with equal values have the same remote segments.
 
     Attributes:
-        class_name: of the storage plugin, `module:Class`.
+        class_name: Of the storage plugin, `module:Class`.
         place_hash: SHA-256 of the class and the place of the store, see `rsm_plugins.place`.
     """
 
@@ -173,14 +173,14 @@ class BrokerImage:
     """A registered broker.
 
     Attributes:
-        epoch: offset of its RegisterBrokerRecord; requests with a lower one are fenced.
-        incarnation_id: random, one per process.
-        features: supported levels by feature: (lowest, highest), both inclusive.
-        log_dirs: ids of its online log directories.
-        directories_assigned_from: from this offset on a replica of this broker is served only after
-            its directory was committed, and the broker keeps sidecar files and the history of
-            incarnations in its directories; -1 for a broker that does not (Apache Kafka).
-        absent_directories: directories assigned to its replicas and missing from `log_dirs`: id,
+        epoch: Offset of its RegisterBrokerRecord; requests with a lower one are fenced.
+        incarnation_id: Random, one per process.
+        features: Supported levels by feature: (lowest, highest), both inclusive.
+        log_dirs: Ids of its online log directories.
+        directories_assigned_from: From this offset (inclusive) on, a replica of this broker is
+            served only after its directory was committed. Its directories also have sidecar files
+            and the history of incarnations. -1 for a broker without these (Apache Kafka).
+        absent_directories: Directories assigned to its replicas and missing from `log_dirs`: id,
             and id of the incarnation that last used it.
         remote_store: None if the tier is off, or for a broker of Apache Kafka.
 
@@ -203,7 +203,7 @@ class BrokerImage:
 
     @property
     def is_active(self) -> bool:
-        """Whether it may lead partitions and take new replicas."""
+        """True if it may lead partitions and take new replicas."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def last_incarnation_of(self, directory_id: bytes) -> bytes | None:
@@ -213,7 +213,7 @@ class BrokerImage:
         return dict(self.absent_directories).get(directory_id)
 
     def works_with(self, directory_id: bytes) -> bool:
-        """Whether a replica in that directory can be online: Kafka's `hasOnlineDir`."""
+        """True if a replica in that directory can be online: Kafka's `hasOnlineDir`."""
         if directory_id == DIRECTORY_LOST:
             return False
         if not self.log_dirs or directory_id in (DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED):

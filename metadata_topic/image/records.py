@@ -53,7 +53,7 @@ def decode_record(value: bytes | bytearray | memoryview) -> MetadataRecord:
     """Decode the value of a log record; every byte must be used.
 
     Raises:
-        UnknownMetadataRecordError: the bytes do not decode.
+        UnknownMetadataRecordError: The bytes do not decode.
     """
     try:
         return MetadataRecord(*metadata_value.decode(metadata_value.CLUSTER_METADATA, value))

@@ -24,8 +24,8 @@ def replay(delta: MetadataDelta, record: MetadataRecord) -> None:
     """Apply one record to a delta.
 
     Raises:
-        UnknownMetadataRecordError: no rule for this type.
-        BrokenMetadataLogError: the record names something that does not exist.
+        UnknownMetadataRecordError: No rule for this type.
+        BrokenMetadataLogError: The record names something that does not exist.
     """
     handler = _HANDLERS.get(record.name)
     if handler is None:

@@ -61,8 +61,8 @@ def removed_topics_records(
     """NoOpRecords that change the list of removed tiered topics.
 
     Args:
-        removed: ids that come onto the list.
-        emptied: ids that leave it.
+        removed: Ids that come onto the list.
+        emptied: Ids that leave it.
     """
     for some in _slices(removed):
         yield make("NoOpRecord", removed_tiered_topics=some)

@@ -51,7 +51,7 @@ class SortedMap(Mapping[K, V]):
     """Immutable; keys must be comparable. A key of another type counts as absent.
 
     Attributes:
-        chunks: the entries in order, in pieces; read only.
+        chunks: The entries in order, in pieces; read only.
     """
 
     __slots__ = ("_bounds", "_size", "chunks")
@@ -62,9 +62,9 @@ class SortedMap(Mapping[K, V]):
         """Take the parts; other modules use `of` or an editor.
 
         Args:
-            bounds: lowest possible key of each chunk but the first.
-            chunks: the entries; an empty map has one empty chunk.
-            size: number of entries.
+            bounds: Lowest possible key of each chunk but the first.
+            chunks: The entries; an empty map has one empty chunk.
+            size: Number of entries.
         """
         self._bounds: Sequence[Any] = bounds
         self.chunks = chunks

@@ -29,16 +29,15 @@ class MetadataLogConfig:
             (DIFFERS: Kafka writes two a second).
         append_linger_ms: `controller.quorum.append.linger.ms`: longest time for which decisions
             are gathered while earlier ones are being committed.
-        election_defaults: the node's `min.insync.replicas`, which also goes into the bootstrap
+        election_defaults: The node's `min.insync.replicas`, which also goes into the bootstrap
             records, and `unclean.leader.election.enable`.
         unclean_election_interval_ms: `unclean.leader.election.interval.ms`.
         rebalance_interval_ms: `leader.imbalance.check.interval.seconds`, 0 without
             `auto.leader.rebalance.enable`.
-        max_batch_bytes: limit of one batch.
-        replay_records_before_snapshot: a start that replayed more records than this since the last
-            snapshot makes a new one, so that the next start is short (ours; Kafka counts bytes
-            only).
-        close_timeout_ms: longest wait of a shutdown for decisions and snapshots in progress (ours).
+        max_batch_bytes: Limit of one batch.
+        replay_records_before_snapshot: A start that replayed more records than this since the last
+            snapshot makes a new one. So the next start is short. Kafka counts bytes only.
+        close_timeout_ms: Longest wait of a shutdown for decisions and snapshots in progress (ours).
     """
 
     segment_bytes: int = 1 << 30
@@ -78,9 +77,9 @@ class NodeIdentity:
 
     Attributes:
         node_id: `node.id`.
-        cluster_id: of the cluster this node belongs to.
-        directory_id: of the metadata log directory, from its meta.properties (16 bytes).
-        endpoints: listeners of this controller for other nodes.
+        cluster_id: Of the cluster this node belongs to.
+        directory_id: Of the metadata log directory, from its meta.properties (16 bytes).
+        endpoints: Listeners of this controller for other nodes.
     """
 
     node_id: int

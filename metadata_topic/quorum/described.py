@@ -33,8 +33,8 @@ def describe_quorum(core: RaftCore, now: Now) -> QuorumView:
         leader=standing.leader,
         leader_answered_ms=core.replica.leader_answered_ms if known is None else now.monotonic_ms,
         is_leader=known is not None,
-        # A leader has no high watermark before a record of its own epoch is committed: the one it
-        # had as a follower may be lower than what was answered.
+        # A leader has no high watermark before a record of its own epoch is committed. Its value as
+        # a follower may be lower than an earlier leader's answers.
         high_watermark=core.high_watermark if known is None else known.high_watermark,
         leader_high_watermark=core.replica.leader_high_watermark,
         voters=tuple(_voters(core, {} if known is None else known.voters, now)),

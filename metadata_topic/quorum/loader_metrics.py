@@ -15,12 +15,12 @@ class LoaderMetrics:
     """Metrics of one node's loader.
 
     Attributes:
-        load_latency_ms: from the fetched snapshot's final name to its image.
-        loads: images replaced by a snapshot.
-        loaded_bytes: size of these snapshots.
-        errors: records that could not be read or replayed; the first ends the node.
-        apply_errors: images that a subscriber failed on; the first ends the node.
-        busy_ms: duration of each slice of reading, replaying and publishing.
+        load_latency_ms: From the fetched snapshot's final name to its image.
+        loads: Images replaced by a snapshot.
+        loaded_bytes: Size of these snapshots.
+        errors: Records that could not be read or replayed; the first ends the node.
+        apply_errors: Images that a subscriber failed on; the first ends the node.
+        busy_ms: Duration of each slice of reading, replaying and publishing.
     """
 
     def __init__(
@@ -29,9 +29,9 @@ class LoaderMetrics:
         """Make the metrics.
 
         Args:
-            registry: gets the metrics.
-            clock: wall time, for the age of the last record.
-            image: returns the newest image.
+            registry: Gets the metrics.
+            clock: Wall time, for the age of the last record.
+            image: Returns the newest image.
         """
         self.load_latency_ms = registry.histogram(
             "kafka_controller_KafkaController_LoadSnapshotLatencyMs",

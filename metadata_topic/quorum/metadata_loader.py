@@ -4,10 +4,10 @@ Nothing above the high watermark is read. A run of available batches makes one i
 in steps, with other work of the loop in between, and batches that are not in memory are read on a
 pool. An image ends at the end of a batch, outside of any transaction (`image.loader`).
 
-A snapshot found at the start, or fetched, replaces everything before its end: the images restart
-with it, and subscribers get one delta against the last image.
+A snapshot that was found at the start, or fetched, replaces all records before its end. The images
+restart with it, and subscribers get one delta against the last image.
 
-A record that cannot be read or replayed ends the node: without it clients would see a cluster that
+A record that cannot be read or replayed ends the node. Without it clients would see a cluster that
 does not exist.
 
 Source: KIP-630, Loading Snapshots.
@@ -51,10 +51,10 @@ class Applied(NamedTuple):
     """Progress of the loader.
 
     Attributes:
-        image: ends at `end_offset`, or earlier while a metadata transaction is open.
-        end_offset: first offset (exclusive end) that was not read.
-        size_bytes: of the batches since the last call.
-        in_transaction: a metadata transaction is open at `end_offset`.
+        image: Ends at `end_offset`, or earlier while a metadata transaction is open.
+        end_offset: First offset (exclusive end) that was not read.
+        size_bytes: Of the batches since the last call.
+        in_transaction: A metadata transaction is open at `end_offset`.
     """
 
     image: MetadataImage
@@ -67,7 +67,7 @@ class CommittedBatch(NamedTuple):
     """Identity of a committed batch: no other batch of any log has all three values.
 
     Attributes:
-        crc: its own CRC-32C, over timestamps and records.
+        crc: Its own CRC-32C, over timestamps and records.
     """
 
     base_offset: int
@@ -79,9 +79,9 @@ class MetadataLoader:
     """Reads committed records and publishes images; used from the loop's thread only.
 
     Attributes:
-        image: the newest one published.
-        end_offset: first offset (exclusive end) that was not read.
-        last_batch: the last one read; None before the first.
+        image: The newest one published.
+        end_offset: First offset (exclusive end) that was not read.
+        last_batch: The last one read; None before the first.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class MetadataLoader:
         """Take the result of a start; nothing is read before `on_high_watermark`.
 
         Args:
-            stored: log and snapshots.
-            loader: has the records replayed at the start.
-            end_offset: end (exclusive) of these records.
-            ports: scheduler, and the pool for reads from disk.
-            on_applied: called after the subscribers, also if no record changed anything.
-            on_failure: called once; nothing is applied after that.
+            stored: Log and snapshots.
+            loader: Has the records replayed at the start.
+            end_offset: End (exclusive) of these records.
+            ports: Scheduler, and the pool for reads from disk.
+            on_applied: Called after the subscribers, also if no record changed anything.
+            on_failure: Called once; nothing is applied after that.
         """
         self._stored, self._log, self._loader = stored, stored.log, loader
         self._clock = ports.clock

@@ -97,14 +97,14 @@ class NodeSettings:
     """Settings of the node, from the configuration.
 
     Attributes:
-        quorum: voters and their addresses.
-        raft: of the core; addresses come from `quorum`.
-        log: of the metadata log.
+        quorum: Voters and their addresses.
+        raft: Of the core; addresses come from `quorum`.
+        log: Of the metadata log.
         session_timeout_ms: `broker.session.timeout.ms`.
-        has_broker: the process is a broker, too. If its controller is the only one, the broker
+        has_broker: The process is a broker, too. If its controller is the only one, the broker
             sends no heartbeats.
-        transport: to the other nodes; the node closes it.
-        before_install: called on a thread that may wait, before a fetched snapshot replaces the
+        transport: To the other nodes; the node closes it.
+        before_install: Called on a thread that may wait, before a fetched snapshot replaces the
             log; its error ends the node.
     """
 
@@ -127,7 +127,7 @@ class MetadataNode:
     """The metadata node, for use from the event loop.
 
     Attributes:
-        registration: of this incarnation of the node, as a controller.
+        registration: Of this incarnation of the node, as a controller.
     """
 
     def __init__(
@@ -141,12 +141,12 @@ class MetadataNode:
         """Take the ports; no file is touched before `open`.
 
         Args:
-            log_dir: the metadata log directory, locked by the caller; holds `bootstrap.checkpoint`
+            log_dir: The metadata log directory, locked by the caller; holds `bootstrap.checkpoint`
                 and `__cluster_metadata-0`.
-            identity: of this node.
-            ports: the pool `log-commit` flushes.
-            settings: default: a sole voter.
-            on_failure: called once if the node cannot continue.
+            identity: Of this node.
+            ports: The pool `log-commit` flushes.
+            settings: Default: a sole voter.
+            on_failure: Called once if the node cannot continue.
         """
         self.node_id = identity.node_id
         self.cluster_id = identity.cluster_id
@@ -186,12 +186,12 @@ class MetadataNode:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node leads the quorum."""
+        """True if this node leads the quorum."""
         return self._replica.driver.core.role is Role.LEADER
 
     @property
     def knows_active_controller(self) -> bool:
-        """Whether the leader is known to take decisions; a newly elected one refuses them.
+        """True if the leader is known to take decisions; a newly elected one refuses them.
 
         It begins when its epoch's first record is committed; on other nodes that record is applied
         later.
@@ -212,7 +212,7 @@ class MetadataNode:
 
     @property
     def ignores_static_voters(self) -> bool:
-        """Whether `controller.quorum.voters` is set although the log has the voters."""
+        """True if `controller.quorum.voters` is set although the log has the voters."""
         return self.kraft_version > 0 and bool(self._settings.quorum.static_voters)
 
     @property
@@ -266,13 +266,13 @@ class MetadataNode:
 
     @property
     def is_alone(self) -> bool:
-        """Whether this node is the only voter, and so permanently the active controller."""
+        """True if this node is the only voter, and so permanently the active controller."""
         assert self._opened is not None
         return self._opened.plan.membership is Membership.SOLE_VOTER
 
     @property
     def is_bound_to_its_broker(self) -> bool:
-        """Whether this process has a broker that depends on this node as the only voter."""
+        """True if this process has a broker that depends on this node as the only voter."""
         return self.is_alone and self._settings.has_broker
 
     @property
@@ -304,13 +304,13 @@ class MetadataNode:
         """Read the disk; on a thread that may wait. No other use of the node before `start`.
 
         Args:
-            check: called with the metadata as found, before anything is written; its error ends the
+            check: Called with the metadata as found, before anything is written; its error ends the
                 start. See `open_replica`.
-            check_stop: called between batches while nothing is changed yet; its error ends the
+            check_stop: Called between batches while nothing is changed yet; its error ends the
                 start.
 
         Raises:
-            As `open_replica`.
+            The errors of `open_replica`.
         """
         settings, ports = self._settings, self._ports
 
@@ -377,10 +377,10 @@ class MetadataNode:
         """Wait until this node has caught up and, if it leads, takes decisions.
 
         Raises:
-            MetadataUnavailable: the node failed, or was closed.
-            NotControllerError, UnwrittenDecisionError: the only voter cannot write a controller's
+            MetadataUnavailable: The node failed, or was closed.
+            NotControllerError, UnwrittenDecisionError: The only voter cannot write a controller's
                 first records.
-            DecisionTimedOut: the only voter commits nothing in time.
+            DecisionTimedOut: The only voter commits nothing in time.
         """
         await self._readiness.wait(self._check_open)
         while self.is_leader:
@@ -408,7 +408,7 @@ class MetadataNode:
         """Wait until everything below `end_offset` (exclusive) is in the image.
 
         Raises:
-            MetadataUnavailable: the node failed, or was closed.
+            MetadataUnavailable: The node failed, or was closed.
         """
         await self._readiness.wait_for(lambda: self.applied_end >= end_offset, self._check_open)
 
@@ -440,21 +440,21 @@ class MetadataNode:
         """Take a decision, and wait until it is durable.
 
         Args:
-            decide: a controller function on the newest image, at once or in steps; no records: no
+            decide: A controller function on the newest image, at once or in steps; no records: no
                 write. It may be called twice.
-            timeout_ms: longest wait of the caller; 0 or less for the default. A decision that still
+            timeout_ms: Longest wait of the caller; 0 or less for the default. A decision that still
                 waits then is dropped; one in progress is completed.
-            placed: see `Decision`; not called if `decide` raises.
+            placed: See `Decision`; not called if `decide` raises.
 
         Returns:
             The decision's response, after its records are committed and subscribers have the image.
             If the caller is cancelled, a decision in progress is completed all the same.
 
         Raises:
-            KafkaError: from `decide`, or the records cannot be written; nothing was.
-            NotControllerError: another node takes decisions, or none.
-            DecisionTimedOut: the time is over; the decision may be carried out or not.
-            MetadataUnavailable: the log cannot take records.
+            KafkaError: From `decide`, or the records cannot be written; nothing was.
+            NotControllerError: Another node takes decisions, or none.
+            DecisionTimedOut: The time is over; the decision may be carried out or not.
+            MetadataUnavailable: The log cannot take records.
         """
         return await self._submit(decide, timeout_ms=timeout_ms, placed=placed)
 
@@ -507,7 +507,7 @@ class MetadataNode:
         called.
 
         Raises:
-            MetadataUnavailable: the work did not end in time, or the disk failed; the log is left
+            MetadataUnavailable: The work did not end in time, or the disk failed; the log is left
                 as after a kill.
         """
         if self._is_closed:

@@ -20,7 +20,7 @@ class NodeReadiness:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the node is ready; a sole voter is ready once it leads."""
+        """True if the node is ready; a sole voter is ready once it leads."""
         replica = self._replica
         is_sole = replica.opened.plan.membership is Membership.SOLE_VOTER
         if is_sole or replica.driver.core.role is Role.LEADER:
@@ -29,7 +29,7 @@ class NodeReadiness:
 
     @property
     def _has_caught_up(self) -> bool:
-        """Whether another node leads, and the image has all records that it reported as committed.
+        """True if another node leads, and the image has all records that it reported as committed.
 
         A node that has resigned still names itself as the leader: it does not have the new one. The
         end of a fetched snapshot is committed, but more may be committed behind it.
@@ -47,7 +47,7 @@ class NodeReadiness:
         """Wait until the node is ready.
 
         Args:
-            check_open: raises once the node will never be ready.
+            check_open: Raises once the node will never be ready.
         """
         await self.wait_for(lambda: self.is_ready, check_open)
 

@@ -6,11 +6,11 @@
     replica.submit(lambda image: create_topics.steps(image, ...), done)
     replica.close(done)
 
-On the event loop's thread only and without asyncio: the simulator runs the same code.
+It runs on the event loop's thread only and without asyncio: the simulator runs the same code.
 
-A commit has one path: the high watermark moves, the loader reads up to it and publishes an image,
+A commit has one path. The high watermark moves, the loader reads up to it and publishes an image,
 subscribers get the image, and only then the controller answers. A failure on this path ends the
-node: it would show a cluster that does not exist.
+node, which would otherwise show a cluster that does not exist.
 """
 
 import logging
@@ -67,17 +67,17 @@ class ReplicaWorld:
     """Settings and ports of a node of the quorum.
 
     Attributes:
-        cluster_id: of this cluster.
-        raft: settings of the core; addresses come from the plan of the start.
-        controller: settings of the active controller.
-        log: of the metadata log: when a snapshot is due, and what is kept.
+        cluster_id: Of this cluster.
+        raft: Settings of the core; addresses come from the plan of the start.
+        controller: Settings of the active controller.
+        log: Of the metadata log: when a snapshot is due, and what is kept.
         session_timeout_ms: `broker.session.timeout.ms`.
-        own_broker_id: the broker in this process, None without one.
-        transport: to the other nodes.
-        on_role: called after each change of role, epoch or leader.
-        on_applied: called after each image, when subscribers and waiting callers have it.
-        on_failure: called once if the node cannot continue.
-        before_install: called on a thread before a fetched snapshot replaces the log.
+        own_broker_id: The broker in this process, None without one.
+        transport: To the other nodes.
+        on_role: Called after each change of role, epoch or leader.
+        on_applied: Called after each image, when subscribers and waiting callers have it.
+        on_failure: Called once if the node cannot continue.
+        before_install: Called on a thread before a fetched snapshot replaces the log.
     """
 
     cluster_id: str
@@ -117,13 +117,13 @@ class MetadataReplica:
     """One node of the quorum, without asyncio; on the loop's thread.
 
     Attributes:
-        opened: result of the start.
-        driver: of the Raft core.
-        controller: takes decisions while this node leads.
-        brokers: registrations and heartbeats, at the active controller.
-        snapshotter: makes snapshots here.
-        failure: error that ended the node; None while it runs.
-        controller_problem: why this controller never leads; empty if it may.
+        opened: Result of the start.
+        driver: Of the Raft core.
+        controller: Takes decisions while this node leads.
+        brokers: Registrations and heartbeats, at the active controller.
+        snapshotter: Makes snapshots here.
+        failure: Error that ended the node; None while it runs.
+        controller_problem: Why this controller never leads; empty if it may.
     """
 
     def __init__(self, opened: OpenReplica, world: ReplicaWorld) -> None:

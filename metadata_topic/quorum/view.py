@@ -11,9 +11,9 @@ class ReplicaProgress:
     """Progress of one replica, from its Fetches to the leader.
 
     Attributes:
-        log_end_offset: first offset that it does not have (exclusive end); -1 unknown.
-        last_fetch_ms: wall clock of its last Fetch; now for the leader itself; -1 never.
-        last_caught_up_ms: wall clock when it last had all records of the leader; -1 never.
+        log_end_offset: First offset that it does not have (exclusive end); -1 unknown.
+        last_fetch_ms: Wall clock of its last Fetch; now for the leader itself; -1 never.
+        last_caught_up_ms: Wall clock when it last had all records of the leader; -1 never.
     """
 
     key: ReplicaKey
@@ -35,18 +35,18 @@ class QuorumView:
     """The quorum as one replica sees it now.
 
     Attributes:
-        epoch: this replica's.
-        leader_id: leader of the epoch, -1 if unknown.
-        leader: address of the leader, None if unknown.
-        leader_answered_ms: time of a leader's last answer to a Fetch of this replica, by the
+        epoch: This replica's.
+        leader_id: Leader of the epoch, -1 if unknown.
+        leader: Address of the leader, None if unknown.
+        leader_answered_ms: Time of a leader's last answer to a Fetch of this replica, by the
             monotonic clock; now if this replica leads; -1 never.
-        is_leader: this replica leads.
-        high_watermark: as this replica has it, at most its log's end; -1 unknown, also on a leader
-            until a record of its epoch is committed.
-        leader_high_watermark: the highest that a leader sent to this replica; -1 none.
-        voters: by rising id; only a leader has their progress.
-        observers: replicas without a vote that fetched recently.
-        nodes: static voters, or those of the voter set.
+        is_leader: This replica leads.
+        high_watermark: The high watermark of this replica, at most its log's end. -1 is unknown;
+            a leader has -1 until a record of its epoch is committed.
+        leader_high_watermark: The highest that a leader sent to this replica; -1 none.
+        voters: By rising id; only a leader has their progress.
+        observers: Replicas without a vote that fetched recently.
+        nodes: Static voters, or those of the voter set.
     """
 
     epoch: int

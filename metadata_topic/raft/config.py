@@ -11,24 +11,24 @@ class RaftConfig:
     """Settings of one replica.
 
     Attributes:
-        can_vote: this node is a controller; a broker's replica only observes.
+        can_vote: This node is a controller; a broker's replica only observes.
         election_timeout_ms: `controller.quorum.election.timeout.ms`; drawn from [it, twice it).
         fetch_timeout_ms: `controller.quorum.fetch.timeout.ms`.
         election_backoff_max_ms: `controller.quorum.election.backoff.max.ms`.
         request_timeout_ms: `controller.quorum.request.timeout.ms`.
         retry_backoff_ms: `controller.quorum.retry.backoff.ms`.
-        fetch_max_wait_ms: longest wait of our Fetch at the leader.
-        fetch_max_bytes: limit of records in an answer (8 MiB in Kafka).
+        fetch_max_wait_ms: Longest wait of our Fetch at the leader.
+        fetch_max_bytes: Limit of records in an answer (8 MiB in Kafka).
         snapshot_max_bytes: `controller.quorum.fetch.snapshot.max.bytes`, of a chunk.
-        bootstrap: nodes to ask for the leader besides the known voters; ids -1.
-        static_nodes: addresses of the static voters in `controller.quorum.voters`; a dynamic quorum
+        bootstrap: Nodes to ask for the leader besides the known voters; ids -1.
+        static_nodes: Addresses of the static voters in `controller.quorum.voters`; a dynamic quorum
             has its addresses in the voter set.
-        listener_name: the first of `controller.listener.names`: of several listeners of a voter in
+        listener_name: The first of `controller.listener.names`: of several listeners of a voter in
             the voter set, requests go to this one.
-        endpoints: this controller's listeners, for its entry in the voter set; empty: no update.
+        endpoints: This controller's listeners, for its entry in the voter set; empty: no update.
         joins: `controller.quorum.auto.join.enable`: a controller without a vote asks for one.
-        close_timeout_ms: how long a closing leader waits until the others have its resignation;
-            then it stays until another stands, for `election_backoff_max_ms` at most.
+        close_timeout_ms: Longest wait of a closing leader until the others have its resignation.
+            Then it stays until another replica stands, for `election_backoff_max_ms` at most.
     """
 
     can_vote: bool = True

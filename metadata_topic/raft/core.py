@@ -162,8 +162,8 @@ class RaftCore:
         """Take one event.
 
         Args:
-            event: the event.
-            now_ms: of a clock that never goes back.
+            event: The event.
+            now_ms: Of a clock that never goes back.
 
         Returns:
             Effects to execute, in this order; see `effects`.

@@ -31,9 +31,9 @@ class Persist:
     """Write quorum-state; answered by `Persisted`.
 
     Attributes:
-        number: rises with each; of several waiting ones only the newest must be written.
-        kraft_version: decides the version of the file.
-        voters: repeated in the file's version 0.
+        number: Rises with each; of several waiting ones only the newest must be written.
+        kraft_version: Decides the version of the file.
+        voters: Repeated in the file's version 0.
     """
 
     number: int
@@ -47,7 +47,7 @@ class Send:
     """Send a request; answered by `Answered`, within `timeout_ms`.
 
     Attributes:
-        number: identifies the request; rises with each.
+        number: Identifies the request; rises with each.
     """
 
     number: int
@@ -70,13 +70,13 @@ class Respond:
 class RespondRecords:
     """Answer the Fetch `token` with records of the log.
 
-    If this replica no longer leads `standing.epoch` after the bytes are read, the answer is an
-    error instead: the log may have other records there by then.
+    If this replica does not lead `standing.epoch` any more after the bytes are read, the answer is
+    an error: the log may have other records there.
 
     Attributes:
-        offset: first offset to send (inclusive); the log's end for an answer without records.
-        max_bytes: limit of the whole batches to send; at least one is sent.
-        end_offset: end of the records to send (exclusive).
+        offset: First offset to send (inclusive); the log's end for an answer without records.
+        max_bytes: Limit of the whole batches to send; at least one is sent.
+        end_offset: End of the records to send (exclusive).
     """
 
     token: int
@@ -96,7 +96,7 @@ class RespondChunk:
     If the file is deleted by then, the answer is SNAPSHOT_NOT_FOUND.
 
     Attributes:
-        size_bytes: of the whole file.
+        size_bytes: Of the whole file.
     """
 
     token: int
@@ -113,10 +113,10 @@ class AppendEpochStart:
     """Append the control batch that opens an epoch: LEADER_CHANGE, perhaps with the voters.
 
     Attributes:
-        base_offset: of the batch: the log's end before it.
-        granting: ids of the majority's votes.
-        with_voters: also KRAFT_VERSION and KRAFT_VOTERS, because the log has none yet and the
-            checkpoint of the format step is not replicated, or because the leader has moved.
+        base_offset: Of the batch: the log's end before it.
+        granting: Ids of the majority's votes.
+        with_voters: Also append KRAFT_VERSION and KRAFT_VOTERS. The log has none yet, and the
+            checkpoint of the format step is not replicated; or the leader's addresses have changed.
     """
 
     epoch: int
@@ -138,8 +138,8 @@ class AppendVoters:
     """Append a control batch with the voters that are valid from now on: KRAFT_VOTERS.
 
     Attributes:
-        base_offset: of the batch: the log's end before it.
-        kraft_version: the level finalised with them, in a KRAFT_VERSION record before
+        base_offset: Of the batch: the log's end before it.
+        kraft_version: The level finalised with them, in a KRAFT_VERSION record before
             KRAFT_VOTERS; None: the level stays.
     """
 
@@ -177,7 +177,7 @@ class WriteChunk:
     """Write bytes of a snapshot being fetched; answered by `ChunkWritten`.
 
     Attributes:
-        position: of the first byte; 0 begins a new file and drops the one before.
+        position: Of the first byte; 0 begins a new file and drops the one before.
     """
 
     snapshot_id: SnapshotId
@@ -220,7 +220,7 @@ class RoleChanged:
     """Role, epoch or leader changed.
 
     Attributes:
-        epoch_start_offset: first offset of this leader's epoch; None unless leader.
+        epoch_start_offset: First offset of this leader's epoch; None unless leader.
     """
 
     role: Role

@@ -3,8 +3,8 @@
 Epochs never fall and are 32-bit numbers. A single absurd one, or thousands of small steps within
 seconds, would make elections permanently impossible. So small steps are accepted up to a bound
 above the newest epoch in which a leader is known to have worked. A larger step is accepted only in
-an answer from an address in the voter set or the settings: any client of the listener can name any
-voter in a request.
+an answer from an address in the voter set or the settings. In a request it is refused, because any
+client of the listener can name any voter there.
 
 DIFFERS: Kafka takes over every epoch of every request and answer.
 """
@@ -24,12 +24,12 @@ EPOCH_AFTER_JUMP_MAX: Final = EPOCH_MAX - (1 << 20)
 
 
 def believes_request(replica: Replica, epoch: int, sender_id: int) -> bool:
-    """Whether a request's epoch may be taken over; if not, the named voter is asked for its epoch.
+    """True if a request's epoch may be taken over; if not, the named voter is asked for its epoch.
 
     Args:
-        replica: this one.
-        epoch: not below ours.
-        sender_id: sender of the request, as it names itself.
+        replica: This one.
+        epoch: Not below ours.
+        sender_id: Sender of the request, as it names itself.
     """
     if epoch == replica.epoch:
         return True
@@ -43,7 +43,7 @@ def believes_request(replica: Replica, epoch: int, sender_id: int) -> bool:
 
 
 def believes_answer(replica: Replica, epoch: int, sender: Node) -> bool:
-    """Whether the epoch in an answer of `sender` may be taken over."""
+    """True if the epoch in an answer of `sender` may be taken over."""
     if epoch == replica.epoch or _is_step(replica, epoch):
         return True
     is_named = sender == replica.node_of(sender.id) or sender in replica.config.bootstrap
@@ -65,7 +65,7 @@ def _is_step(replica: Replica, epoch: int) -> bool:
 
 
 def is_disturbing(replica: Replica, epoch: int, sender_id: int) -> bool:
-    """Whether a request would end a working leadership in the name of an id outside the voters.
+    """True if a request would end a working leadership in the name of an id outside the voters.
 
     Without a working leader the request is accepted: a record that this replica lacks may have made
     the sender a voter.

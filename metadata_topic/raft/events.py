@@ -24,9 +24,9 @@ class ElectionState:
     """Content of `quorum-state`, which is kept across restarts.
 
     Attributes:
-        epoch: the highest epoch seen, at most `EPOCH_MAX`; 0 before the first election.
-        leader_id: leader of that epoch, None if unknown.
-        voted: candidate that this replica voted for in it.
+        epoch: The highest epoch seen, at most `EPOCH_MAX`; 0 before the first election.
+        leader_id: Leader of that epoch, None if unknown.
+        voted: Candidate that this replica voted for in it.
     """
 
     epoch: int = 0
@@ -39,15 +39,15 @@ class Started:
     """The process has started and has read its disk.
 
     Attributes:
-        election: content of quorum-state; the default if there is none.
-        seen_epoch: highest epoch on the disk, also in damaged or cut parts.
-        start_offset: of the log.
-        end_offset: of the log (exclusive); all of it is flushed.
+        election: Content of quorum-state; the default if there is none.
+        seen_epoch: Highest epoch on the disk, also in damaged or cut parts.
+        start_offset: Of the log.
+        end_offset: Of the log (exclusive); all of it is flushed.
         epochs: (epoch, first offset) of the log's epochs from its start on, by rising offset.
-        snapshots: complete ones, oldest first, including 0-0 of the format step.
-        history: (first offset after the batch, its facts), by rising offset, at least one entry;
-            the first has the facts of the newest snapshot or of the configuration.
-        is_able_to_lead: see `AbleToLead`.
+        snapshots: Complete ones, oldest first, including 0-0 of the format step.
+        history: (first offset after the batch, its facts), by rising offset. There is at least one
+            entry; the first has the facts of the newest snapshot or of the configuration.
+        is_able_to_lead: See `AbleToLead`.
     """
 
     election: ElectionState
@@ -73,7 +73,7 @@ class Received:
     """A request arrived.
 
     Attributes:
-        token: identifies the request in the effect that answers it; unique in an incarnation.
+        token: Identifies the request in the effect that answers it; unique in an incarnation.
     """
 
     token: int
@@ -86,7 +86,7 @@ class Answered:
     """A request was answered, or will not be.
 
     Attributes:
-        number: of the `Send`.
+        number: Of the `Send`.
         response: None: no answer within the request's time, or no connection.
     """
 
@@ -100,9 +100,9 @@ class Proposed:
     """The active controller has batches to append.
 
     Attributes:
-        epoch: the one in which it is active.
-        batches: in order; nothing is appended unless the first begins at the log's end.
-        data: their bytes.
+        epoch: The one in which it is active.
+        batches: In order; nothing is appended unless the first begins at the log's end.
+        data: Their bytes.
     """
 
     epoch: int
@@ -158,7 +158,7 @@ class SnapshotInstalled:
     """The snapshot is durable, and the log begins at its end; answers `InstallSnapshot`.
 
     Attributes:
-        facts: quorum facts in the snapshot.
+        facts: Quorum facts in the snapshot.
     """
 
     snapshot: SnapshotFile
@@ -184,7 +184,7 @@ class LogStartRaised:
     """The log now starts at `start_offset`, the end of the oldest snapshot left.
 
     Attributes:
-        snapshots: those left, oldest first.
+        snapshots: The snapshots left, oldest first.
     """
 
     start_offset: int
@@ -200,7 +200,7 @@ class Resign:
 
 @dataclass(frozen=True, slots=True)
 class AbleToLead:
-    """Whether this node's controller can be the active one.
+    """True if this node's controller can be the active one.
 
     If it cannot, the replica neither stands nor continues to lead; it votes and fetches as before.
     """

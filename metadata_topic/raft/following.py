@@ -92,7 +92,7 @@ def _may_ask_for_voters(replica: Replica, state: Follower) -> bool:
 
 
 def is_able_to_fetch(replica: Replica) -> bool:
-    """Whether the log's end may be sent: for voters and controllers only once it is flushed.
+    """True if the log's end may be sent: for voters and controllers only once it is flushed.
 
     A broker's log is flushed when a segment is full, and before a snapshot.
     """

@@ -155,7 +155,7 @@ def majority_until_ms(replica: Replica, state: Leader) -> int | None:
 
 
 def has_majority(replica: Replica, state: Leader) -> bool:
-    """Whether a majority of the voters has fetched recently.
+    """True if a majority of the voters has fetched recently.
 
     Counts this leader if it is a voter.
     """
@@ -238,7 +238,7 @@ def _progress_of(replica: Replica, state: Leader, key: ReplicaKey) -> ReplicaPro
 
 
 def _speaks(replica: Replica, state: Leader, progress: ReplicaProgress, key: ReplicaKey) -> bool:
-    """Whether a replica counts for the static voter of its id: of two directories only the first.
+    """True if a replica counts for the static voter of its id: of two directories only the first.
 
     If both counted as one voter, a majority of voters would not be a majority of disks. A directory
     without a fetch for one fetch timeout is taken as lost: the voter has a new one.

@@ -22,10 +22,10 @@ class LogView:
     """Ends, epochs and snapshots of one log; changed by the core only.
 
     Attributes:
-        start_offset: first offset still in the log.
-        end_offset: first offset not written yet (exclusive end).
-        flushed_end: first offset not known to be durable (exclusive end).
-        snapshots: complete ones, oldest first.
+        start_offset: First offset still in the log.
+        end_offset: First offset not written yet (exclusive end).
+        flushed_end: First offset not known to be durable (exclusive end).
+        snapshots: Complete ones, oldest first.
     """
 
     __slots__ = ("_epochs", "_starts", "end_offset", "flushed_end", "snapshots", "start_offset")
@@ -40,10 +40,10 @@ class LogView:
         """Take the state on disk; all of it is durable.
 
         Args:
-            start_offset: of the log.
-            end_offset: of the log (exclusive).
+            start_offset: Of the log.
+            end_offset: Of the log (exclusive).
             epochs: (epoch, first offset), by rising offset and epoch.
-            snapshots: oldest first.
+            snapshots: Oldest first.
         """
         self.start_offset = start_offset
         self.end_offset = self.flushed_end = end_offset
@@ -87,7 +87,7 @@ class LogView:
         return 0 if snapshot is None else snapshot.id.epoch
 
     def is_behind(self, last_epoch: int, end_offset: int) -> bool:
-        """Whether a log with this end is at least as new as this one."""
+        """True if a log with this end is at least as new as this one."""
         return (last_epoch, end_offset) >= (self.last_epoch, self.end_offset)
 
     def end_of(self, epoch: int) -> EpochEnd:

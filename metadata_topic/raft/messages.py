@@ -58,10 +58,10 @@ class VoteRequest:
     """A candidate asks for a vote in `epoch` (pre-vote: whether it would get one).
 
     Attributes:
-        epoch: of a pre-vote the candidate's present epoch, of a vote the one it stands in.
-        voter: the addressee.
-        last_epoch: of the candidate's last record, in log or snapshot.
-        end_offset: of the candidate's log.
+        epoch: Of a pre-vote the candidate's present epoch, of a vote the one it stands in.
+        voter: The addressee.
+        last_epoch: Of the candidate's last record, in log or snapshot.
+        end_offset: Of the candidate's log.
     """
 
     epoch: int
@@ -77,8 +77,8 @@ class BeginQuorumEpochRequest:
     """`leader_id` leads `epoch`.
 
     Attributes:
-        voter: the addressee.
-        leader: its address; None if the sender's version has no such field.
+        voter: The addressee.
+        leader: Its address; None if the sender's version has no such field.
     """
 
     epoch: int
@@ -92,8 +92,8 @@ class EndQuorumEpochRequest:
     """`leader_id` no longer leads `epoch`.
 
     Attributes:
-        successors: voters by descending log end.
-        leader: as in BeginQuorumEpochRequest.
+        successors: Voters by descending log end.
+        leader: Same as in BeginQuorumEpochRequest.
     """
 
     epoch: int
@@ -107,13 +107,13 @@ class FetchRequest:
     """A replica asks for the records after its log.
 
     Attributes:
-        replica: the sender; id -1 for a reader without id.
-        epoch: the sender's; in it the sender takes the addressee for the leader.
-        offset: the sender's log end; everything before it is flushed there.
-        last_fetched_epoch: of the sender's last record, in log or snapshot.
-        high_watermark: the sender's; -1 unknown, see also IGNORES_HIGH_WATERMARK.
-        max_wait_ms: longest wait of the answer for new records.
-        max_bytes: of records; a single batch of any size is sent.
+        replica: The sender; id -1 for a reader without id.
+        epoch: The sender's; in it the sender takes the addressee for the leader.
+        offset: The sender's log end; everything before it is flushed there.
+        last_fetched_epoch: Of the sender's last record, in log or snapshot.
+        high_watermark: The sender's; -1 unknown, see also IGNORES_HIGH_WATERMARK.
+        max_wait_ms: Longest wait of the answer for new records.
+        max_bytes: Of records; a single batch of any size is sent.
     """
 
     replica: ReplicaKey
@@ -130,7 +130,7 @@ class FetchSnapshotRequest:
     """A replica asks for the bytes of a snapshot from `position` on.
 
     Attributes:
-        epoch: as in FetchRequest.
+        epoch: Same as in FetchRequest.
     """
 
     replica: ReplicaKey
@@ -155,9 +155,9 @@ class AddVoterRequest:
     """Make an observing controller a voter (KIP-853).
 
     Attributes:
-        epoch: in it the sender takes the addressee for the leader.
-        voter: the leader asks it for its kraft.version range.
-        waits_for_commit: answer after the commit; otherwise once the leader has appended it.
+        epoch: In it the sender takes the addressee for the leader.
+        voter: The leader asks it for its kraft.version range.
+        waits_for_commit: Answer after the commit; otherwise once the leader has appended it.
     """
 
     epoch: int
@@ -194,8 +194,8 @@ class UpgradeKraftVersionRequest:
     Sent by the active controller of this node (UpdateFeatures), never over the wire.
 
     Attributes:
-        epoch: as in AddVoterRequest.
-        validate_only: check, append nothing.
+        epoch: Same as in AddVoterRequest.
+        validate_only: Check, append nothing.
     """
 
     epoch: int
@@ -225,9 +225,9 @@ class Standing:
     """Epoch and leader in every answer of a replica.
 
     Attributes:
-        epoch: of the replica.
-        leader_id: leader of that epoch, -1 if unknown.
-        leader: address of the leader, None if unknown.
+        epoch: Of the replica.
+        leader_id: Leader of that epoch, -1 if unknown.
+        leader: Address of the leader, None if unknown.
     """
 
     epoch: int
@@ -265,7 +265,7 @@ class EpochEnd:
     """End of an epoch in the leader's log.
 
     Attributes:
-        end_offset: first offset after the epoch (exclusive end).
+        end_offset: First offset after the epoch (exclusive end).
     """
 
     epoch: int
@@ -277,9 +277,9 @@ class BatchFacts:
     """The core's view of a batch, without its bytes.
 
     Attributes:
-        end_offset: first offset after it (exclusive end).
-        kraft_version: from a KRAFT_VERSION record in it; None without one.
-        voters: from a KRAFT_VOTERS record in it; None without one.
+        end_offset: First offset after it (exclusive end).
+        kraft_version: From a KRAFT_VERSION record in it; None without one.
+        voters: From a KRAFT_VOTERS record in it; None without one.
     """
 
     base_offset: int
@@ -294,13 +294,13 @@ class FetchResponse:
     """Answer to a FetchRequest: records, or where to continue instead.
 
     Attributes:
-        high_watermark: the leader's; -1 unknown.
-        log_start_offset: the leader's; -1 unknown.
-        diverging: the follower's log differs from the leader's after this and must be cut.
-        snapshot_id: the follower must fetch this snapshot first.
-        batches: facts of the sound batches in `data`, in order.
-        data: their bytes, contiguous.
-        fault: why `data` is only a part of the records received: a damaged batch; None if it is
+        high_watermark: The leader's; -1 unknown.
+        log_start_offset: The leader's; -1 unknown.
+        diverging: The follower's log differs from the leader's after this and must be cut.
+        snapshot_id: The follower must fetch this snapshot first.
+        batches: Facts of the sound batches in `data`, in order.
+        data: Their bytes, contiguous.
+        fault: Why `data` is only a part of the records received: a damaged batch; None if it is
             all of them.
     """
 
@@ -320,8 +320,8 @@ class FetchSnapshotResponse:
     """Answer to a FetchSnapshotRequest.
 
     Attributes:
-        size_bytes: of the whole snapshot.
-        data: bytes from `position` on; batches may be cut anywhere.
+        size_bytes: Of the whole snapshot.
+        data: Bytes from `position` on; batches may be cut anywhere.
     """
 
     error: ErrorCode
@@ -347,7 +347,7 @@ class VoterResponse:
     """Answer to a ChangeRequest.
 
     Attributes:
-        text: reason of a refusal; empty if the code is enough.
+        text: Reason of a refusal; empty if the code is enough.
     """
 
     error: ErrorCode
@@ -363,7 +363,7 @@ class ApiVersionsResponse:
     """Answer to an ApiVersionsRequest.
 
     Attributes:
-        kraft_versions: lowest and highest, both inclusive; None: the node lacks the feature.
+        kraft_versions: Lowest and highest, both inclusive; None: the node lacks the feature.
     """
 
     error: ErrorCode

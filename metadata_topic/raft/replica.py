@@ -1,10 +1,11 @@
 """State of one replica, and the changes to it that all parts of the core make.
 
 Invariants kept here:
-- the epoch never falls, and a vote never changes within an epoch;
-- every change of epoch, leader or vote is a `Persist`, and later messages name the one that they
-  depend on;
-- a role is left and entered only by the table in `roles`.
+
+* The epoch never falls, and a vote never changes within an epoch.
+* Every change of epoch, leader or vote is a `Persist`, and later messages name the one that they
+  depend on.
+* A role is left and entered only by the table in `roles`.
 """
 
 from dataclasses import dataclass
@@ -76,25 +77,25 @@ class Replica:
     """State of one replica.
 
     Attributes:
-        now_ms: time of the step.
-        random: the newest random number, from [0, 1).
-        effects: of the step.
-        high_watermark: the known one, at most the end of the log here; never falls.
-        leader_high_watermark: the highest in a leader's answer to a Fetch; -1 none.
-        durable: number of the newest `Persist` that is durable.
-        busy: a truncation or an installation of a snapshot is in progress: no appends.
-        flushing: a flush is in progress.
-        is_segment_full: no Fetch is sent before the log is flushed, so that a segment can begin.
-        stale_chunks: number of queued chunk writes that belong to an abandoned download.
-        is_able_to_lead: see `AbleToLead`.
-        closing_deadline_ms: latest end of a closing process; None: it is not closing.
-        leader_answered_ms: time of the last answer to a Fetch by a leader; -1 never.
-        reported_leader: the newest address that other nodes gave for the leader of this epoch, if
+        now_ms: Time of the step.
+        random: The newest random number, from [0, 1).
+        effects: Of the step.
+        high_watermark: The known one, at most the end of the log here; never falls.
+        leader_high_watermark: The highest in a leader's answer to a Fetch; -1 none.
+        durable: Number of the newest `Persist` that is durable.
+        busy: A truncation or an installation of a snapshot is in progress: no appends.
+        flushing: A flush is in progress.
+        is_segment_full: No Fetch is sent before the log is flushed, so that a segment can begin.
+        stale_chunks: Number of queued chunk writes that belong to an abandoned download.
+        is_able_to_lead: See `AbleToLead`.
+        closing_deadline_ms: Latest end of a closing process; None: it is not closing.
+        leader_answered_ms: Time of the last answer to a Fetch by a leader; -1 never.
+        reported_leader: The newest address that other nodes gave for the leader of this epoch, if
             it differs from the known one.
-        proven_leader: address at which the leader of this epoch has answered a Fetch.
-        proven_epoch: the newest epoch in which a leader worked, or that of the start.
-        doubted: voters to ask for their epoch, after a request in their name was refused.
-        disbelieved: nodes whose epoch was refused with a report.
+        proven_leader: Address at which the leader of this epoch has answered a Fetch.
+        proven_epoch: The newest epoch in which a leader worked, or that of the start.
+        doubted: Voters to ask for their epoch, after a request in their name was refused.
+        disbelieved: Nodes whose epoch was refused with a report.
     """
 
     def __init__(self, key: ReplicaKey, config: RaftConfig) -> None:
@@ -147,7 +148,7 @@ class Replica:
 
     @property
     def can_stand(self) -> bool:
-        """Whether this replica is a voter that may lead, and an epoch is left to stand in.
+        """True if this replica is a voter that may lead, and an epoch is left to stand in.
 
         DIFFERS: also a voter whose removal is not known to be committed may stand. The others may
         lack that record and need its vote, which it cannot give them: its log is ahead of theirs.
@@ -166,12 +167,12 @@ class Replica:
 
     @property
     def is_voter(self) -> bool:
-        """Whether this replica is a voter."""
+        """True if this replica is a voter."""
         return self.config.can_vote and self.voters.has(self.key)
 
     @property
     def is_sole(self) -> bool:
-        """Whether this replica is the only voter, and can stand."""
+        """True if this replica is the only voter, and can stand."""
         return self.can_stand and self.voters.is_sole(self.key)
 
     @property
@@ -225,7 +226,7 @@ class Replica:
 
     @property
     def _must_report(self) -> bool:
-        """Whether a static voter has yet to report itself to this epoch's leader.
+        """True if a static voter has yet to report itself to this epoch's leader.
 
         kraft.version can be raised only after that: its directory id is recorded nowhere else.
         """
@@ -287,7 +288,7 @@ class Replica:
         )
 
     def is_ready(self, to: Node) -> bool:
-        """Whether a request may go to a node: none is in progress, and its backoff is over."""
+        """True if a request may go to a node: none is in progress, and its backoff is over."""
         if any(pending.to == to for pending in self.pending.values()):
             return False
         return self.now_ms >= self._retry_at.get(to, 0)
@@ -361,7 +362,7 @@ class Replica:
         """Return the next of `anybody` that may get a request; None if there is none.
 
         Args:
-            but: not this one, if there are others.
+            but: Not this one, if there are others.
         """
         nodes = self.anybody()
         others = [node for node in nodes if node != but] or nodes
@@ -389,8 +390,8 @@ class Replica:
         """Follow no leader, in this epoch or a higher one.
 
         Args:
-            epoch: the new one.
-            leader_id: leader of that epoch, if known without an address.
+            epoch: The new one.
+            leader_id: Leader of that epoch, if known without an address.
         """
         state = self.state
         match state:
@@ -441,10 +442,10 @@ class Replica:
         """Take over an epoch with its leader, if either is new.
 
         Args:
-            epoch: not below ours.
+            epoch: Not below ours.
             leader_id: -1 if unknown.
-            leader: address given by others; settings and voter set take precedence.
-            by_leader: sent by the leader itself.
+            leader: Address given by others; settings and voter set take precedence.
+            by_leader: Sent by the leader itself.
         """
         if leader_id in (NOBODY, self.key.id):
             # No other node can lead by our own id: our own leadership is over.
@@ -483,7 +484,7 @@ class Replica:
         return self.proven_leader or self.node_of(leader_id)
 
     def _lacks_leader(self) -> bool:
-        """Whether an address given by others makes this replica follow the known leader.
+        """True if an address given by others makes this replica follow the known leader.
 
         A follower that lost its leader runs a pre-vote first: the address may be of a dead node.
         """

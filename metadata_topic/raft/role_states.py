@@ -20,8 +20,8 @@ class Tally:
         """Begin with our own vote, if we are a voter.
 
         Args:
-            voters: as the candidate has them.
-            me: the candidate.
+            voters: The voter set of the candidate.
+            me: The candidate.
         """
         self.voters = voters.ids
         self._needed = voters.majority
@@ -35,12 +35,12 @@ class Tally:
 
     @property
     def is_won(self) -> bool:
-        """Whether a majority granted its vote."""
+        """True if a majority granted its vote."""
         return len(self.granted) >= self._needed
 
     @property
     def is_lost(self) -> bool:
-        """Whether too many refused for a majority."""
+        """True if too many refused for a majority."""
         return len(self.voters) - len(self.refused) < self._needed
 
     def take(self, voter_id: int, *, granted: bool) -> None:
@@ -61,8 +61,8 @@ class Prospective:
     """Runs a pre-vote.
 
     Attributes:
-        leader: of this epoch, to follow again if the pre-vote is lost; None if unknown.
-        cannot_ask: a voter's version has no pre-vote.
+        leader: Of this epoch, to follow again if the pre-vote is lost; None if unknown.
+        cannot_ask: A voter's version has no pre-vote.
     """
 
     election_deadline_ms: int
@@ -76,7 +76,7 @@ class Candidate:
     """Stands for election.
 
     Attributes:
-        winning: number of the `Persist` that makes it leader once durable; None before a majority.
+        winning: Number of the `Persist` that makes it leader once durable; None before a majority.
     """
 
     election_deadline_ms: int
@@ -89,13 +89,13 @@ class Follower:
     """Fetches from `leader`.
 
     Attributes:
-        fetch_deadline_ms: when the leader counts as lost.
-        has_fetched: the leader has answered a Fetch of ours.
-        leader_resigned: the leader sent EndQuorumEpoch.
-        asks_others: the leader did not answer; others are asked for it until one answers.
-        download: the snapshot being fetched, None if none is.
-        voter_request_ms: earliest time of the next request to change its voter entry.
-        has_reported: the leader has accepted the report of this static voter.
+        fetch_deadline_ms: When the leader counts as lost.
+        has_fetched: The leader has answered a Fetch of ours.
+        leader_resigned: The leader sent EndQuorumEpoch.
+        asks_others: The leader did not answer; others are asked for it until one answers.
+        download: The snapshot being fetched, None if none is.
+        voter_request_ms: Earliest time of the next request to change its voter entry.
+        has_reported: The leader has accepted the report of this static voter.
     """
 
     leader: Node
@@ -108,7 +108,7 @@ class Follower:
     has_reported: bool = False
 
     def hears_leader(self, now_ms: int) -> bool:
-        """Whether the leader has answered within the fetch timeout, and has not resigned."""
+        """True if the leader has answered within the fetch timeout, and has not resigned."""
         return self.has_fetched and not self.leader_resigned and now_ms < self.fetch_deadline_ms
 
 
@@ -117,8 +117,8 @@ class Download:
     """A snapshot being fetched.
 
     Attributes:
-        position: bytes written so far.
-        is_writing: a chunk is being written.
+        position: Bytes written so far.
+        is_writing: A chunk is being written.
     """
 
     snapshot_id: SnapshotId
@@ -132,9 +132,9 @@ class Resigned:
     """Led this epoch before.
 
     Attributes:
-        election_deadline_ms: when it becomes unattached in the next epoch.
-        unacknowledged: voters that have not answered EndQuorumEpoch yet, rising ids.
-        successors: proposed to the others, best first.
+        election_deadline_ms: When it becomes unattached in the next epoch.
+        unacknowledged: Voters that have not answered EndQuorumEpoch yet, rising ids.
+        successors: Proposed to the others, best first.
     """
 
     election_deadline_ms: int
@@ -147,12 +147,12 @@ class ReplicaProgress:
     """A leader's state of another replica.
 
     Attributes:
-        end_offset: first offset it has not flushed (exclusive end); -1 unknown.
-        last_fetch_ms: of the last valid Fetch or FetchSnapshot; None before the first.
-        last_caught_up_ms: when it last had all records of the leader; None if never.
-        leader_end_then: the leader's log end at `last_fetch_ms`.
-        begin_sent_ms: time of the last BeginQuorumEpoch sent to it.
-        directory_id: of the replica that counts for a static voter; zero if unknown.
+        end_offset: First offset it has not flushed (exclusive end); -1 unknown.
+        last_fetch_ms: Of the last valid Fetch or FetchSnapshot; None before the first.
+        last_caught_up_ms: When it last had all records of the leader; None if never.
+        leader_end_then: The leader's log end at `last_fetch_ms`.
+        begin_sent_ms: Time of the last BeginQuorumEpoch sent to it.
+        directory_id: Of the replica that counts for a static voter; zero if unknown.
     """
 
     end_offset: int = -1
@@ -168,11 +168,11 @@ class VoterChange:
     """A change of the voters, in preparation or waiting for its commit.
 
     Attributes:
-        token: of the request to answer.
-        deadline_ms: latest time of the answer.
-        voters: set to append; None while the new voter's kraft.version range is unknown.
-        asked: static voters that have not yet answered at their reported address.
-        end_offset: first offset (exclusive end) after its batch; -1 before it is appended.
+        token: Of the request to answer.
+        deadline_ms: Latest time of the answer.
+        voters: Set to append; None while the new voter's kraft.version range is unknown.
+        asked: Static voters that have not yet answered at their reported address.
+        end_offset: First offset (exclusive end) after its batch; -1 before it is appended.
     """
 
     token: int
@@ -188,15 +188,15 @@ class Leader:
     """Leads.
 
     Attributes:
-        epoch_start_offset: of its LEADER_CHANGE batch.
-        since_ms: when it became leader.
-        voters: progress of the other voters, by their key.
-        observers: progress of all others that fetch, the longest silent first.
+        epoch_start_offset: Of its LEADER_CHANGE batch.
+        since_ms: When it became leader.
+        voters: Progress of the other voters, by their key.
+        observers: Progress of all others that fetch, the longest silent first.
         parked: Fetches that wait.
-        high_watermark: of this epoch; -1 until a record of this epoch is on a majority.
-        must_look: the log's end or the high watermark moved; parked Fetches may be answered.
-        change: of the voters, one at a time; None if none is pending.
-        reported: reports of static voters in this epoch, by id; in memory only.
+        high_watermark: Of this epoch; -1 until a record of this epoch is on a majority.
+        must_look: The log's end or the high watermark moved; parked Fetches may be answered.
+        change: Of the voters, one at a time; None if none is pending.
+        reported: Reports of static voters in this epoch, by id; in memory only.
     """
 
     epoch_start_offset: int

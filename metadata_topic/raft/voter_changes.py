@@ -1,26 +1,26 @@
 """Changes of the voters by the leader: one voter at a time, the next after the commit of the last.
 
 Two voter sets that differ by one voter have no disjoint majorities. So a leader elected by either
-of them has every commit by the other. For that to hold of all sets in use
+of them has every commit by the other. Three rules make this hold for all sets in use:
 
-1. a set differs from the one before by one voter,
-2. it is in force on a replica as soon as its record is in the log there,
-3. it is appended only once the set before it is committed, and so is a record of the leader's own
-   epoch: an uncommitted record of an older leader may be replaced.
+1. A set differs from the one before by one voter.
+2. It is in force on a replica as soon as its record is in the log there.
+3. It is appended only once two things are committed: the set before it, and a record of the
+   leader's own epoch. An uncommitted record of an older leader may be replaced.
 
 A truncation undoes the changes that it cuts off (`voter_history`). The record is appended between
 two decisions of the active controller, whose batches have their offsets already (`AppendGranted`).
 
-Static voters come into the log with kraft.version 1, by the same rules: the ids stay, and each gets
+Static voters come into the log with kraft.version 1, by the same rules. The ids stay, and each gets
 the directory id that it reported in this epoch. A majority of either set is a majority of the
-other, by ids. That it is one by disks, too, rests on the assumption of static voters.
+other, by ids. The same holds by disks if each static voter has one disk, as static quorums assume.
 
 Checks and codes are those of Kafka 4.3's AddVoterHandler, RemoveVoterHandler, UpdateVoterHandler
-and LeaderState (kraft.version), in their order. DIFFERS: a new voter must have had all of the log
-within the time after which a leader without a majority resigns (Kafka: fetched within the hour),
-since it counts at once. A voter's report that equals its entry is answered without a record.
-kraft.version is raised as a voter is changed, one at a time, and not while another disk fetches for
-a voter than the reported one.
+and LeaderState (kraft.version), in their order. DIFFERS: a new voter counts at once, so it must
+have had all of the log recently. The bound is the time after which a leader without a majority
+resigns (Kafka: fetched within the hour). A voter's report that equals its entry is answered without
+a record. The change to kraft.version 1 is, as a voter's change, one at a time. It waits while a
+disk fetches for a voter that reported another disk.
 
 Source: KIP-853, KIP-1186 (an answer before the commit), Kafka 4.1 (kraft.version 0 to 1).
 """
@@ -241,7 +241,7 @@ def _continue_with_upgrade(replica: Replica, state: Leader) -> None:
 
 
 def _is_its_disk(state: Leader, key: ReplicaKey) -> bool:
-    """Whether no other disk fetches for a static voter."""
+    """True if no other disk fetches for a static voter."""
     progress = state.voters.get(ReplicaKey(key.id))
     known = ZERO_UUID if progress is None else progress.directory_id
     return known in (ZERO_UUID, key.directory_id)
@@ -286,7 +286,7 @@ def _place(replica: Replica, voter: Voter) -> tuple[str, int] | None:
 
 
 def _is_there(replica: Replica, state: Leader, key: ReplicaKey) -> bool:
-    """Whether a static voter fetches, with this disk."""
+    """True if a static voter fetches, with this disk."""
     progress = state.voters.get(ReplicaKey(key.id))
     heard_ms = None if progress is None else progress.last_fetch_ms
     is_late = heard_ms is None or replica.now_ms - heard_ms >= check_quorum_ms(replica)

@@ -20,7 +20,7 @@ class QuorumFacts:
     Attributes:
         kraft_version: 0 with static voters.
         voters: None with kraft.version 0 on disk; the core gets the configured ones.
-        in_log: they come from the log or a snapshot of it, not only from the format step.
+        in_log: They come from the log or a snapshot of it, not only from the format step.
     """
 
     kraft_version: int = 0

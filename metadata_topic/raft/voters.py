@@ -38,7 +38,7 @@ class Voter:
     """A member of a voter set.
 
     Attributes:
-        kraft_versions: lowest and highest supported kraft.version, both inclusive.
+        kraft_versions: Lowest and highest supported kraft.version, both inclusive.
     """
 
     key: ReplicaKey
@@ -46,12 +46,12 @@ class Voter:
     kraft_versions: tuple[int, int] = (0, 1)
 
     def can_do(self, kraft_version: int) -> bool:
-        """Whether it supports a kraft.version."""
+        """True if it supports a kraft.version."""
         lowest, highest = self.kraft_versions
         return lowest <= kraft_version <= highest
 
     def equals_reported(self, other: "Voter") -> bool:
-        """Whether `other` is this voter with the same listeners, in any order."""
+        """True if `other` is this voter with the same listeners, in any order."""
         return (
             self.key == other.key
             and self.kraft_versions == other.kraft_versions
@@ -79,12 +79,12 @@ class VoterSet:
         return next((voter for voter in self.voters if voter.key.id == voter_id), None)
 
     def has(self, key: ReplicaKey) -> bool:
-        """Whether `key` is a voter, by id, and by directory if the set has its directory."""
+        """True if `key` is a voter, by id, and by directory if the set has its directory."""
         voter = self.get(key.id)
         return voter is not None and voter.key.directory_id in (ZERO_UUID, key.directory_id)
 
     def is_sole(self, key: ReplicaKey) -> bool:
-        """Whether `key` is the only voter, so that its own vote is a majority."""
+        """True if `key` is the only voter, so that its own vote is a majority."""
         return self.ids == (key.id,) and self.has(key)
 
     def with_voter(self, voter: Voter) -> "VoterSet":
@@ -106,8 +106,8 @@ def majority_offset(end_offsets: Sequence[int], majority: int) -> int:
     """Return the offset up to which a majority of voters has flushed the log.
 
     Args:
-        end_offsets: for every voter the first offset it has not flushed (exclusive); -1 unknown.
-        majority: number of voters required.
+        end_offsets: For every voter the first offset it has not flushed (exclusive); -1 unknown.
+        majority: Number of voters required.
 
     Returns:
         The highest offset (exclusive) that at least `majority` of them reach; -1 if none.

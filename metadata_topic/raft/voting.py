@@ -68,14 +68,14 @@ def _vote_error(replica: Replica, request: VoteRequest) -> ErrorCode | None:
 
 
 def is_meant_for(voter: ReplicaKey, me: ReplicaKey) -> bool:
-    """Whether a request's addressee, if it names one, is this replica."""
+    """True if a request's addressee, if it names one, is this replica."""
     if voter.id == NOBODY:
         return True
     return voter.id == me.id and voter.directory_id in (ZERO_UUID, me.directory_id)
 
 
 def would_grant(replica: Replica, request: VoteRequest) -> bool:
-    """Whether the candidate gets, or would get, this replica's vote in the current epoch.
+    """True if the candidate gets, or would get, this replica's vote in the current epoch.
 
     Observing controllers answer like unattached voters: the record that made them voters may not
     have reached them (KIP-853).
@@ -169,8 +169,8 @@ def successor_delay_ms(
     """Return the delay of a proposed successor before it stands.
 
     Args:
-        successors: best first; directory ids are zero if the sender's version has none.
-        me: this replica.
+        successors: Best first; directory ids are zero if the sender's version has none.
+        me: This replica.
         backoff_max_ms: `controller.quorum.election.backoff.max.ms`.
     """
     count = len(successors)
@@ -240,8 +240,8 @@ def poll_candidate(replica: Replica, state: Candidate) -> bool:
 def _ask_for_votes(replica: Replica, state: Prospective | Candidate) -> None:
     is_pre_vote = isinstance(state, Prospective)
     if not is_pre_vote and replica.log.flushed_end < replica.log.end_offset:
-        # A vote is given to this log, and counts for a candidate that stands again in this epoch
-        # after a crash: so the log must be durable first.
+        # A vote is given to this log. It also counts for a candidate that stands again in this
+        # epoch after a crash. So the log must be durable first.
         replica.flush()
         return
     after = replica.epoch_persist if is_pre_vote else replica.last_persist

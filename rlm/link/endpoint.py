@@ -40,7 +40,7 @@ class Transport(Protocol):
         """Send; the descriptors stay open on this side.
 
         Raises:
-            LinkEndedError: the link is down.
+            LinkEndedError: The link is down.
         """
         ...
 
@@ -182,7 +182,7 @@ class FakeLink:
         return delivered
 
     def cut(self) -> None:
-        """One of the two sides died."""
+        """End the connection, as after the death of one side."""
         self._cut = True
         self._queue.clear()
         for side in self._sides:

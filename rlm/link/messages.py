@@ -331,14 +331,14 @@ class LogDescription(PartitionMessage, frozen=True, array_like=True, tag=True):
         chain_problem: Why the chain below the local start is unknown; "" if it is known.
         closed_segments: Ascending by base offset, without the active segment. The first ones that
             reach up to `closed_from` or above it.
-        closed_from: As in the request.
+        closed_from: The value of the request.
         closed_bytes_below: Bytes of the closed segments before them.
         more_closed_count, more_closed_bytes: Closed segments after them.
         unvalidated_end: Log end when the log was last validated as sound, or was opened. Records
             above it were appended since. -1: the log is sound up to its end.
         adopted_epoch: An operator adopted the log as it was. Offsets that owners up to this leader
-            epoch assigned count only above the log end, and where a finished segment holds them.
-            -1: not adopted.
+            epoch assigned count in two cases: above the log end, or in a finished segment. -1: not
+            adopted.
         local_bytes: All local segments, the active one included.
         metadata_offset: Offset of the image in which the topic was seen.
         members_log_start: The other in-sync replicas have checkpointed a log start offset of at
@@ -461,12 +461,12 @@ class RaiseLogStart(PartitionMessage, frozen=True, array_like=True, tag=True):
 
     Answer: Ack once all in-sync replicas have it checkpointed and fsynced.
 
-    Failure 7 (REQUEST_TIMED_OUT) where a replica does not confirm that in time; the leader has
-    moved it by then.
+    Failure 7 (REQUEST_TIMED_OUT) if a replica does not confirm that in time; the leader has moved
+    it by then.
 
-    `reason` is one of "time", "size", "drop", "carried" (records carry a higher one than this log
-    had), "rebuilt" (the checkpoint was lost; the offset may then be below the one that the broker
-    used).
+    `reason` is "time", "size", "drop", "carried" or "rebuilt". With "carried" records have a higher
+    log start than this log had. With "rebuilt" the checkpoint was lost, and the offset may be below
+    the one that the broker used.
     """
 
     offset: int
@@ -593,8 +593,8 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         kind: 0 request, 1 answer, 2 one-way.
-        id: of the request; an answer repeats it. Each side counts its own requests.
-        descriptors: how many descriptors travel beside it.
+        id: Of the request; an answer repeats it. Each side counts its own requests.
+        descriptors: How many descriptors travel beside it.
     """
 
     kind: int

@@ -1,11 +1,11 @@
 """Envelopes over a Unix stream socket: length-prefixed MessagePack, descriptors as SCM_RIGHTS.
 
 A frame is its size (4 bytes, big-endian, the prefix not counted) and one encoded `Envelope`. The
-descriptors of a frame are attached to its first byte, so they are here when the frame is; they are
-taken from a queue in the order of arrival, and the envelope says how many are its own.
+descriptors of a frame are attached to its first byte, so they arrive before the frame is complete.
+They go into a queue in the order of arrival, and the envelope has the number of its own ones.
 
-Sending works from any thread: under a lock, straight into the socket; what does not fit waits in a
-buffer that the loop drains. Receiving happens on the loop's thread alone.
+Any thread may send: under a lock, straight into the socket. Bytes that do not fit wait in a buffer
+that the loop drains. Only the loop's thread receives.
 """
 
 import array
@@ -61,7 +61,7 @@ class SocketTransport:
         """Send, or queue what the socket does not take now.
 
         Raises:
-            LinkEndedError: the other side is gone.
+            LinkEndedError: The other side is gone.
         """
         assert len(files) <= DESCRIPTORS_MAX, len(files)
         with self._lock:
@@ -166,8 +166,8 @@ class SocketTransport:
             try:
                 self._endpoint.deliver(envelope, files)
             except Exception as error:  # noqa: BLE001 - a loop top, see the loop's handler
-                # An exception from here would be raised again with the next frames, and the frames
-                # before it would take the descriptors of those that follow.
+                # If it were raised from here, it would be raised again with the next frames. The
+                # frames before it would take the descriptors of later ones.
                 said = f"a message was not taken: kind={type(envelope.body).__name__}"
                 self._loop.call_exception_handler({"message": said, "exception": error})
             if self._closed:

@@ -96,8 +96,9 @@ class AssignedPartition:
 
     Attributes:
         validated: The epoch chain and the log start offset were validated under this ownership.
-        above: The next incarnation must be higher than this. It is the last own one if that is over
-            or lost records, or the highest that was read under this leader epoch after a refusal.
+        above: The next incarnation must be higher than this. It is the last own one, if that is
+            over or lost records. After a refusal it is the highest one that was read under this
+            leader epoch.
     """
 
     tip: TopicIdPartition

@@ -51,15 +51,15 @@ class BrokerPort(Protocol):
         ...
 
     def report(self, report: Report) -> bool:
-        """Whether the broker took the report."""
+        """True if the broker took the report."""
         ...
 
     def raise_log_start(self, request: RaiseLogStart) -> bool:
-        """Whether the log start offset is moved, checkpointed and fsynced."""
+        """True if the log start offset is moved, checkpointed and fsynced."""
         ...
 
     def restore_chain(self, request: RestoreChain) -> bool:
-        """Whether the broker uses the chain now, fsynced."""
+        """True if the broker uses the chain now, fsynced."""
         ...
 
     def raise_leader_epoch(self, request: RaiseLeaderEpoch) -> str:
@@ -97,15 +97,15 @@ class LinkBroker:
         return OpenedFiles(received.message, received.files)
 
     def report(self, report: Report) -> bool:
-        """Whether the broker took the report."""
+        """True if the broker took the report."""
         return self._taken(report)
 
     def raise_log_start(self, request: RaiseLogStart) -> bool:
-        """Whether the log start offset is moved, checkpointed and fsynced."""
+        """True if the log start offset is moved, checkpointed and fsynced."""
         return self._taken(request)
 
     def restore_chain(self, request: RestoreChain) -> bool:
-        """Whether the broker uses the chain now, fsynced."""
+        """True if the broker uses the chain now, fsynced."""
         return self._taken(request)
 
     def raise_leader_epoch(self, request: RaiseLeaderEpoch) -> str:

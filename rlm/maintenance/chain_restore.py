@@ -83,7 +83,7 @@ def _ascends(chain: Sequence[EpochEntry]) -> bool:
 
 
 def _agree(one: Sequence[EpochEntry], other: Sequence[EpochEntry], end: int) -> bool:
-    """Whether two chains agree on the offsets below `end` that both include."""
+    """True if two chains agree on the offsets below `end` that both include."""
     first = max(one[0].start_offset, other[0].start_offset)
     return _from(one, first, end) == _from(other, first, end)
 

@@ -2,7 +2,7 @@
 
 A claim is a number in the store for each broker. This broker's claim never falls. Before it is
 written to the store it is noted durably in the counter's file, beside the claim that was found
-there. A higher claim than the found one that is not noted here was written from a later state of
+there. If the store has a higher claim that is not noted here, it was written from a later state of
 these files, or from a copy of them. This tier then copies and deletes nothing. The files alone
 cannot show that (docs/decisions/the-claim.md).
 
@@ -13,9 +13,9 @@ segments, and asks again.
 Once any thread has found a later claim, no call that copies or deletes objects starts
 (`PluginCalls.let_write`). The tasks of the tier end at their next step.
 
-The claim is validated and written at the start, then at every interval and at a clean stop, so that
-a copy made while the tier ran is detected too. While the store does not answer, the tier continues
-with all work that does not need it.
+The claim is validated and written at the start, at every interval, and at a clean stop. So a copy
+made while the tier ran is detected too. While the store does not answer, the tier continues with
+all work that does not need it.
 
 `validate` is pure; `Claim` belongs to the tier's thread, its calls to the plugin run in a pool.
 """
@@ -132,12 +132,12 @@ class Claim:
 
     @property
     def may_own(self) -> bool:
-        """Whether the tier may write to the metadata topic."""
+        """True if the tier may write to the metadata topic."""
         return self.state not in {ClaimState.UNASKED, ClaimState.REFUSED}
 
     @property
     def is_idle(self) -> bool:
-        """Whether no call of the plugin runs."""
+        """True if no call of the plugin runs."""
         return self._running is None
 
     def begin(self) -> None:

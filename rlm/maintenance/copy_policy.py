@@ -48,7 +48,7 @@ def queue_key(priority: CopyPriority, present_round: int) -> tuple[int, float]:
 
 
 def is_over(copied: int, took_ms: int) -> bool:
-    """Whether a pass ends after `copied` segments although more is to be copied."""
+    """True if a pass ends after `copied` segments although more is to be copied."""
     return copied >= PASS_SEGMENTS_MAX or (copied > 0 and took_ms >= PASS_MS)
 
 
@@ -83,7 +83,7 @@ def next_to_copy(
 def _lag_is_over(
     facts: LogFacts, segment: ClosedLocalSegment, settings: PartitionSettings, now_ms: int
 ) -> bool:
-    """Whether the segment has waited for its time, or for enough newer bytes: one is enough.
+    """True if the segment has waited for its time, or for enough newer bytes: one is enough.
 
     A lag of 0 means at once, -1 that this lag never ends the wait. A segment with a timestamp in
     the future does not wait for its time, as in Kafka: a producer's wrong clock would stop all

@@ -134,12 +134,12 @@ def copy_pass(
 
     Args:
         partition: The led partition.
-        settings: Those of its topic, as the pass begins.
+        settings: Settings of its topic at the beginning of the pass.
         broker_id: Written into the records.
         custom_metadata_bytes_max: A plugin that returns more fails the copy.
         throttle_ms: Wait in ms that the quota demands for a copy of so many bytes; 0: none.
-        gate: Whether the store may be tried; a first success after an outage ends the slice.
-        is_current: Whether `settings` are still those of the topic.
+        gate: Admits tries of the store; a first success after an outage ends the slice.
+        is_current: Returns True if `settings` are still those of the topic.
     """
     began_ms: int = yield WallMs()
     copied = 0
@@ -152,9 +152,8 @@ def copy_pass(
             return PassResult(unhealthy=unhealthy.reason)
         taken: bool = yield Report(copied_through_report(facts))
         if not taken:
-            # The log has changed since it was validated. A record that is announced now could look
-            # like the proof of a loss to the broker, which still counts the end that the log opened
-            # with.
+            # The log has changed since it was validated. The broker still uses the end at which the
+            # log was opened. So a record that is announced now could look like the proof of a loss.
             return PassResult(again_in_ms=REFUSED_REPORT_AGAIN_MS)
         yield Carry(facts.log.log_start_offset)
         segments, size_bytes = lag(facts, settings)

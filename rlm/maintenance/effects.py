@@ -115,7 +115,7 @@ class StartedSeenMs:
 
 @dataclass(frozen=True, slots=True)
 class WasDeletedOnce:
-    """Whether this process has deleted the segment's objects already -> bool."""
+    """Look up if this process has deleted the segment's objects already -> bool."""
 
     segment_id: bytes
 

@@ -2,8 +2,8 @@
 
 Write order: first the log start offset, durably, on the leader and on in-sync followers. Then for
 each segment, in offset order: DELETE_STARTED, its objects, and DELETE_FINISHED. DELETE_FINISHED
-waits until the copy maximum has passed since the segment's STARTED was first seen, right after
-another delete of its objects: a PUT of a dead copier may land until then.
+waits until the copy maximum has passed since the segment's STARTED was first seen. A PUT of a dead
+copier may land until then, so the objects are deleted again right before it.
 
 Deletions may be slow, and many. So a pass ends after some time and queues again behind those of
 other partitions.

@@ -1,9 +1,9 @@
 """Followed partitions: which local segments their broker may drop after copies by other owners.
 
-Nothing is written, copied or deleted for a followed partition. Its tier reads the metadata topic
-along, and reports how far the copied run reaches on the follower's *own* epoch chain, below the
-follower's own high watermark. It does so at every interval, after reading to the topic's present
-end: an earlier read says nothing about the present state. So a follower expires by its local
+Nothing is written, copied or deleted for a followed partition. Its tier reads the metadata topic,
+and reports how far the copied run reaches on the follower's *own* epoch chain. The report stays
+below the follower's own high watermark. It is made at every interval, after a read to the topic's
+present end: an earlier read does not show the present state. So a follower expires by its local
 retention, and is ready to lead without reading the topic again.
 
 Source: docs/tiering.md; KIP-405, "Follower Replication".
@@ -67,7 +67,7 @@ class Following:
             workers: Thread pools.
             scheduler: Timers.
             config: Settings.
-            may_report: Whether the topic can be relied on: the claim was not refused.
+            may_report: True if the topic can be relied on: the claim was not refused.
             new_backoff: Pauses after failures.
         """
         self._world, self._workers, self._scheduler = world, workers, scheduler
@@ -122,8 +122,8 @@ class Following:
         timer.cancel()
         known.own_timer = None
         if error is None:
-            # Reported each time: the broker drops the report when the log takes its first batch of
-            # a leader epoch, and no other report follows before the next copy.
+            # The report is sent each time. The broker drops it at the log's first batch of a leader
+            # epoch, and no other report follows before the next copy.
             ownership.last_report = None
             self._start(known, ownership, follow_pass, withdraws=False)
         else:

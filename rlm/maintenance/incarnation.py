@@ -6,10 +6,10 @@ is lost, cut or damaged costs nothing while the clock is right. If the clock is 
 records are refused because of a higher fence, and the next number is above that one.
 
 The file is `<number> <claims> <CRC32C of all before the last space, 8 hex
-digits>` and a line end. `claims` are the numbers that the store may hold as the claim of these
-files, ascending, with commas between them (`-`: not validated yet, see `rlm.maintenance.claim`).
-Each includes a random part of up to a second, so that a copy of these files does not note the same
-number at the same time.
+digits>` and a line end. `claims` are the numbers that the store may have as the claim of these
+files, ascending, with commas between them. `-` means not validated yet, see
+`rlm.maintenance.claim`. Each has a random part of up to a second. So a copy of these files does not
+note the same number at the same time.
 """
 
 import logging
@@ -68,7 +68,7 @@ class Counter(NamedTuple):
 
     @property
     def was_there(self) -> bool:
-        """Whether the store is known to have held a claim of this broker: found, or written."""
+        """True if the store is known to have held a claim of this broker: found, or written."""
         return self.before[:1] > (0,)
 
     def noted(self, number: int, found: int | None) -> "Counter":
@@ -119,7 +119,7 @@ def read(disk: Disk, path: Path) -> Counter:
     """The counter of a file, `NO_COUNTER` where there is none that can be read.
 
     Raises:
-        OlderFormError: it says a number, and nothing of the claim on the store.
+        OlderFormError: It says a number, and nothing of the claim on the store.
     """
     try:
         content = disk.read_file(path)
@@ -151,7 +151,7 @@ def check_forms(disk: Disk, state_dir: Path, first_dir: Path) -> None:
     They kept the file in the first log directory.
 
     Raises:
-        OlderFormError: the file is of an older form, or lies there and not in `state_dir`.
+        OlderFormError: The file is of an older form, or lies there and not in `state_dir`.
     """
     path, older = state_dir / FILE_NAME, first_dir / FILE_NAME
     read(disk, path)
@@ -203,7 +203,7 @@ class Incarnations:
         """The next number, above the found claim, noted as claimed before it is written there.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: It cannot be written.
         """
         with self._lock:
             last = self._counter()

@@ -94,7 +94,7 @@ class LogFacts:
 
     @property
     def names_what_is_needed(self) -> bool:
-        """Whether the description has the closed segments that are needed, or the first of them.
+        """True if the description has the closed segments that are needed, or the first of them.
 
         Its request was sent before the needed ones were known; more is copied by now, or less.
         """

@@ -1,9 +1,9 @@
 """Log start and epoch chain of a new owner's log, validated before it serves or copies. Pure.
 
 The order is that of the row "leader change" of docs/tiering.md §3: leader epoch, log end, epoch
-chain, log start, hole. A missing file proves nothing. A lost, old or contradictory file leads to a
-chain that is read from the store, or to an unhealthy partition, of which nothing is copied, raised
-or deleted. It never leads to a log start offset that was not ordered.
+chain, log start, hole. A missing file proves nothing. After a lost, old or contradictory file the
+chain is read from the store, or the partition is unhealthy: then nothing of it is copied, raised or
+deleted. Such a file never leads to a log start offset that was not ordered.
 
 A fence *counts* if its leader epoch is not below the last unclean election: records of abandoned
 lineages prove nothing about this one. Records without a fence (of Apache Kafka) prove no loss
@@ -34,9 +34,9 @@ class ChainLost:
     """The chain does not say under which epochs offsets below the local start were written.
 
     Attributes:
-        problem: the defect.
-        floor: the log start is not below this, as far as is known without the chain.
-        sources: finished segments whose LEADER_EPOCH index may say it.
+        problem: The defect.
+        floor: The log start is not below this, as far as is known without the chain.
+        sources: Finished segments whose LEADER_EPOCH index may say it.
     """
 
     problem: str
@@ -98,7 +98,7 @@ def local_chain(log: LogDescription) -> list[EpochEntry]:
 
 
 def counts(history: PartitionHistory, fence: Fence | None) -> bool:
-    """Whether a fence was written by a lineage that was not abandoned since."""
+    """True if a fence was written by a lineage that was not abandoned since."""
     return fence is not None and fence.leader_epoch >= history.last_unclean_epoch
 
 
@@ -116,7 +116,7 @@ def too_low(leader_epoch: int, used: int, in_vain: str = "") -> Unhealthy:
 
 
 def log_end_lost(log: LogDescription, history: PartitionHistory) -> Unhealthy | None:
-    """Whether offsets at or above this log's end were assigned before, or with other records."""
+    """True if offsets at or above this log's end were assigned before, or with other records."""
     proved = lost_end(log, history)
     if not proved:
         return None
@@ -135,8 +135,9 @@ def lost_end(log: LogDescription, history: PartitionHistory) -> int:
 
     A segment is closed and fsynced before its first record, and a log start offset is at or below
     the high watermark. So the offsets below both were here, under the leader epoch of the record's
-    fence or an earlier one. Produce does not wait for this validation: records that were appended
-    under a later epoch, or since the log was opened, do not replace lost ones. Stories H3, H6.
+    fence or an earlier one. Produce does not wait for this validation. So records that were
+    appended under a later epoch, or since the log was opened, do not replace lost ones (stories H3,
+    H6).
 
     An unclean election abandons the records that the new leader lacks. A leader without any record
     lacks those in the store: it has no lineage to continue, and would assign offsets again. Once an
@@ -176,7 +177,7 @@ def restoration_of(
 
 
 def _has_nothing(log: LogDescription, history: PartitionHistory) -> bool:
-    """Whether the log held no record when it was opened, or uncleanly elected, and never settled.
+    """True if the log held no record when it was opened, or uncleanly elected, and never settled.
 
     A log whose records were all deleted keeps the epoch of its last record in its chain when it is
     opened. Its own epoch, and those of records appended since, begin at that end. Records that it
@@ -193,14 +194,14 @@ def _has_nothing(log: LogDescription, history: PartitionHistory) -> bool:
 
 
 def _has_settled(history: PartitionHistory) -> bool:
-    """Whether an owner since the last unclean election has settled and carried a log start."""
+    """True if an owner since the last unclean election has settled and carried a log start."""
     return any(epoch >= history.last_unclean_epoch for epoch in history.log_starts)
 
 
 def given_otherwise(log: LogDescription, history: PartitionHistory) -> list[tuple[int, int]]:
     """(first, end) of offsets that were assigned, and are missing here or hold other records.
 
-    As far as records of owners show it before a copy was finished.
+    The proof is in records that owners wrote before a copy was finished.
     """
     found, local = [], local_chain(log)
     for ends in (history.given_ends, history.log_starts):
@@ -242,7 +243,7 @@ def _end_of(epoch: int, local: Sequence[EpochEntry], log: LogDescription) -> int
 
 
 def _names(log: LogDescription, history: PartitionHistory, segment: SegmentHistory) -> bool:
-    """Whether an unfinished segment proves which leader epochs its offsets were given under."""
+    """True if an unfinished segment proves which leader epochs its offsets were given under."""
     epoch = segment.named_under.leader_epoch
     return (
         epoch > log.adopted_epoch
@@ -255,10 +256,11 @@ def _names(log: LogDescription, history: PartitionHistory, segment: SegmentHisto
 def contradicts(
     segment: RemoteLogSegmentMetadata, local: Sequence[EpochEntry], log: LogDescription
 ) -> bool:
-    """Whether the segment and a local batch have another epoch at the same offset.
+    """True if the segment and a local batch have another epoch at the same offset.
 
-    Before its first entry the chain says nothing, although local batches may be there: below the
-    log start, or in an adopted gap, whose batch names no epoch for a chain made again from batches.
+    The chain does not cover offsets before its first entry, although local batches may be there.
+    These are below the log start, or in an adopted gap. The batch of such a gap has no epoch, so a
+    chain that was rebuilt from batches lacks it.
     """
     begins = local[0].start_offset if local else log.log_end_offset
     first = max(log.local_log_start_offset, begins)
@@ -268,7 +270,7 @@ def contradicts(
 def _leaves_off(
     chain: Sequence[EpochEntry], spans: Sequence[lineage.Span], first: int, end: int
 ) -> bool:
-    """Whether an (epoch, offset) of the spans within [first, end) is not on the chain."""
+    """True if an (epoch, offset) of the spans within [first, end) is not on the chain."""
     own = {span.epoch: span for span in lineage.chain_spans(chain, end)}
     for span in spans:
         low, high = max(span.first, first), min(span.last, end - 1)
@@ -309,7 +311,7 @@ def problem_of(
 
 
 def _proves(history: PartitionHistory, segment: SegmentHistory) -> bool:
-    """Whether records in the segment that this log lacks prove a loss."""
+    """True if records in the segment that this log lacks prove a loss."""
     fence = segment.finished_under
     is_paired = fence is not None and fence.leader_epoch >= 0
     return is_paired and _is_finished(segment.metadata) and counts(history, fence)
@@ -336,7 +338,7 @@ def _floor(log: LogDescription, history: PartitionHistory) -> int:
 
 
 def _began_local(log: LogDescription, history: PartitionHistory) -> bool:
-    """Whether tiering began with this local start: the checkpoint is sound and has no entry (H9).
+    """True if tiering began with this local start: the checkpoint is sound and has no entry (H9).
 
     A tiered log gets its entry before its first local segment goes.
     """

@@ -51,7 +51,7 @@ class RemoteLogManager:
             workers: Thread pools.
             scheduler: Timers.
             next_incarnation: The next number, above the given one; called in a pool.
-            may_own: Whether it may write (`rlm.maintenance.claim`); `claim_changed` is called after
+            may_own: True if it may write (`rlm.maintenance.claim`); `claim_changed` is called after
                 a change.
         """
         self._world, self._scheduler = world, scheduler
@@ -156,7 +156,7 @@ class RemoteLogManager:
         return None if known is None else known.tip
 
     def is_validated(self, tip: TopicIdPartition) -> bool:
-        """Whether the broker's epochs may be relied on: an old chain would have been noticed.
+        """True if the broker's epochs may be relied on: an old chain would have been noticed.
 
         True for followed and unassigned partitions. If the claim is refused no log is validated,
         and reads continue.

@@ -45,8 +45,8 @@ class HangingCalls:
     def watched(self, on_hang: Callable[[], None]) -> Iterator[Callable[[], None]]:
         """Run a call in the block, which gets a function to call when the call is abandoned.
 
-        That counts the call as hanging and calls `on_hang`. After the block has ended it does
-        nothing.
+        The function counts the call as hanging and calls `on_hang`. After the end of the block it
+        does nothing.
         """
         has_ended = is_counted = False
 
@@ -70,10 +70,10 @@ class HangingCalls:
 class OwnCopies:
     """Ids of the copies that this tier is running for one partition.
 
-    The copying thread begins and ends them while an expiring thread looks. Its look at the metadata
-    and its look here are two moments: a copy may be STARTED at the first, and have ended, FINISHED
-    and reported, before the second. So a copy that ends during a look counts as running until the
-    look is over.
+    The copying thread begins and ends them while an expiring thread reads them. That thread reads
+    the metadata first and the ids later. A copy may be STARTED at the first moment, and FINISHED,
+    reported and ended before the second. So a copy that ends during a read counts as running until
+    the read is over.
     """
 
     __slots__ = ("_ended", "_running")

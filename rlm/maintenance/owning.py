@@ -38,8 +38,8 @@ class OwningEvents:
     """Questions to the manager, and events for it.
 
     Attributes:
-        may_own: Whether anything may be written.
-        is_current: Whether the partition is still assigned, and the manager is not stopped.
+        may_own: True if anything may be written.
+        is_current: True if the partition is still assigned, and the manager is not stopped.
         settled: The partition is owned, and its log start offset is settled.
         readable: The partition's segments became known, or were validated.
     """

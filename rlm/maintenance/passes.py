@@ -205,7 +205,7 @@ class Passes:
             self.throttled.ended(key, is_throttled=is_throttled)
 
     def _ends_ownership(self, known: AssignedPartition, error: BaseException) -> bool:
-        """Whether the ownership is over by this error; arranges the next steps."""
+        """True if the ownership is over by this error; arranges the next steps."""
         if isinstance(error, TaskCancelledError | LinkEndedError):
             return True
         if isinstance(error, MetadataWriteTimeoutError | MetadataNotReadyError):

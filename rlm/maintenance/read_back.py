@@ -2,8 +2,8 @@
 
 A plugin that ignores its store's answer reports success for a refused copy, and the broker would
 then drop the only copy, the local segment. So the last byte of the log and all indexes are read
-through the interface that every plugin has, and compared with the copied files. That costs a few
-small requests per segment. A plugin of our layout also reads the manifest for that.
+through the interface that every plugin has, and compared with the copied files. The cost is a few
+small requests per segment. A plugin of our layout also reads the manifest for it.
 """
 
 from collections.abc import Callable

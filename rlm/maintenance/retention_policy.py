@@ -1,7 +1,7 @@
-"""Where the log start offset should be, and which remote segments should be deleted. Pure.
+"""Decides the log start offset, and the remote segments to delete. Pure.
 
-Order is part of the answer: the log start offset moves, and is durable, before segments below it
-are deleted, and deletions are in offset order.
+Order is part of the answer. The log start offset moves, and is durable, before segments below it
+are deleted. Deletions are in offset order.
 """
 
 from collections.abc import Set as AbstractSet
@@ -199,5 +199,5 @@ def deletions(facts: LogFacts, log_start: int, own_copies: AbstractSet[bytes]) -
 
 
 def deletion_is_due(started_seen_ms: int, now_ms: int, copy_max_ms: int) -> bool:
-    """Whether no PUT of that id can land any more: DELETE_SEGMENT_FINISHED may be written."""
+    """True if no PUT of that id can land any more: DELETE_SEGMENT_FINISHED may be written."""
     return now_ms - started_seen_ms > copy_max_ms

@@ -1,4 +1,4 @@
-"""Whether copying (or deleting) may try the store: while it fails, one partition probes.
+"""Gate before the store for copies (or deletions): while the store fails, one partition probes.
 
 Each try of a copy writes a STARTED record, which is kept for the copy maximum. A store that is away
 must not cost one record for each partition and retry. Pool threads consult the gate and report to
@@ -37,7 +37,7 @@ class StoreGate:
 
     @property
     def is_open(self) -> bool:
-        """Whether all partitions may try."""
+        """True if all partitions may try."""
         return not self._reason
 
     @property
@@ -47,12 +47,12 @@ class StoreGate:
 
     @property
     def is_probed(self) -> bool:
-        """Whether a probe runs."""
+        """True if a probe runs."""
         return self._prober is not None
 
     @property
     def probe_is_due(self) -> bool:
-        """Whether the next partition that asks will probe."""
+        """True if the next partition that asks will probe."""
         return self._probe_is_due
 
     def let_probe(self) -> None:
@@ -81,7 +81,10 @@ class StoreGate:
 
     @contextmanager
     def trying(self, partition: TopicIdPartition) -> Iterator[bool]:
-        """Whether the partition may try now; the block is that try, and its errors count."""
+        """Enter a try of the store; the block gets False if the partition may not try now.
+
+        A `RemoteStorageError` of the block counts as a failure of the store.
+        """
         with self._lock:
             may_try = self.is_open or self._probe_is_due
             if not self.is_open and may_try:

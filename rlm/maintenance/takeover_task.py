@@ -1,10 +1,10 @@
 """Taking over: the steps of an owner between the read-back of its barrier and its first pass.
 
-Write order (docs/tiering.md §3, "leader change"): first the epoch chain is whole or restored, then
-the log start offset is settled and checkpointed, from then on every record carries it. Only then
-the copied run is reported to the broker. While the partition is unhealthy nothing is copied, raised
-or deleted, and the report says that nothing may expire. The validation is repeated until a person
-has ended the loss.
+Write order (docs/tiering.md §3, "leader change"): first the epoch chain is whole or restored. Then
+the log start offset is settled and checkpointed, and from then on every record carries it. Only
+then the copied run is reported to the broker. While the partition is unhealthy nothing is copied,
+raised or deleted, and by the report nothing may expire. The validation is repeated until an
+operator has ended the loss.
 """
 
 from collections.abc import Sequence

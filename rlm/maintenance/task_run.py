@@ -1,7 +1,7 @@
 """One run of a task in a pool.
 
-Thousands of passes may wait for a thread. So a run is one object, and makes its task when it
-begins: the garbage collector visits waiting objects again and again, while all threads are stopped.
+Thousands of passes may wait for a thread. The garbage collector visits waiting objects again and
+again, while all threads are stopped. So a run is one object, and makes its task when it begins.
 """
 
 import heapq

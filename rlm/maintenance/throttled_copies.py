@@ -2,9 +2,9 @@
 
 The quota admits a fixed number of bytes, however many partitions lag. With a timer for each refused
 pass, the logs of all would be validated for each segment that one of them may copy. So one pass is
-admitted when there is room, in the order of the refusals, and the next one when that pass copies or
-has ended. They also start at their interval, to measure their lag and to report. All on the
-manager's thread, except `throttle_ms`.
+admitted when the quota has bytes left, in the order of the refusals. The next one follows when that
+pass copies or has ended. They also start at their interval, to measure their lag and to report. All
+runs on the manager's thread, except `throttle_ms`.
 """
 
 from collections import OrderedDict

@@ -41,7 +41,7 @@ class ChunkCache:
     """Cached chunks by segment and bytes.
 
     Attributes:
-        held_bytes: memory of the chunks that the broker holds.
+        held_bytes: Memory of the chunks that the broker holds.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class ChunkCache:
     # -- loading ahead
 
     def is_wanted(self, metadata: RemoteLogSegmentMetadata, first: int, end: int) -> bool:
-        """Whether [first, end) is not cached, not loading, and did not fail at its last load."""
+        """True if [first, end) is not cached, not loading, and did not fail at its last load."""
         key = _key(metadata, first, end)
         load = ("chunk", *key)
         return not (key in self._chunks or load in self._loads or self._loads.has_failed(load))

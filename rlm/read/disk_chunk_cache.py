@@ -56,7 +56,7 @@ class DiskChunkCache:
 
     @property
     def is_on(self) -> bool:
-        """Whether the cache is used: it has a size, and has not failed."""
+        """True if the cache is used: it has a size, and has not failed."""
         return self._max > 0 and self.failure is None
 
     def open(self) -> None:
@@ -98,7 +98,7 @@ class DiskChunkCache:
         self._total = 0
 
     def __contains__(self, key: ChunkKey) -> bool:
-        """Whether the chunk is here."""
+        """True if the chunk is here."""
         return key in self._files
 
     def put(self, key: ChunkKey, source: OpenFile, size_bytes: int) -> None:

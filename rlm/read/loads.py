@@ -1,9 +1,9 @@
 """Loads from the store: one for each key, remembered failures, a bounded queue.
 
-Belongs to the thread that owns the tier's state. A caller that receives a `Wait` gets one callback
-when that key's state changes, or when there is room for its load, and must then ask again. A caller
-that no longer waits calls `leave`. Loads ahead of a reader queue behind loads with a waiter, and
-are dropped if their reader vanishes before they begin.
+It belongs to the thread that owns the tier's state. A caller that receives a `Wait` gets one
+callback when that key's state changes, or when its load may begin. Then it must ask again. A caller
+that stops waiting calls `leave`. Loads ahead of a reader queue behind loads with a waiter, and are
+dropped if their reader vanishes before they begin.
 """
 
 import logging
@@ -118,7 +118,7 @@ class LoadQueue:
             return self._pardon()
 
     def _pardon(self) -> bool:
-        """Whether a refused `take` is to be repeated; the lock is held."""
+        """True if a refused `take` is to be repeated; the lock is held."""
         if not self._refused:
             return False
         self._refused -= 1
@@ -242,15 +242,15 @@ class Loads:
         return len(self._flights)
 
     def has_capacity(self) -> bool:
-        """Whether a load without a waiter may be started."""
+        """True if a load without a waiter may be started."""
         return len(self._flights) * 2 < self._in_flight_max
 
     def __contains__(self, key: Hashable) -> bool:
-        """Whether the key is being loaded."""
+        """True if the key is being loaded."""
         return key in self._flights
 
     def has_failed(self, key: Hashable) -> bool:
-        """Whether the last load of the key failed: then only a waiting reader should try again."""
+        """True if the last load of the key failed: then only a waiting reader should try again."""
         return key in self._failures
 
     def failure(self, key: Hashable) -> BaseException | None:

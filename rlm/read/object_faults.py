@@ -95,7 +95,7 @@ class ObjectFaults:
         Args:
             segment_of: The present metadata of a segment; raises MetadataNotReadyError where it is
                 not known.
-            store_is_missing: Whether the reached store is not the one that has the objects.
+            store_is_missing: True if the reached store is not the one that has the objects.
         """
         self._segment_of, self._lock = segment_of, Lock()
         self._store_is_missing = store_is_missing

@@ -393,7 +393,7 @@ class ReadPath:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no read of the store runs, except calls that hang."""
+        """True if no read of the store runs, except calls that hang."""
         return not self.loads.in_flight and not self._auxiliary_jobs
 
     def watch(self, call_max_ms: int) -> None:

@@ -1,9 +1,10 @@
 """Reads of the remote tier for clients: look up, wait for missing parts, answer by the deadline.
 
-Belongs to the owner's thread. Only loads of indexes and chunks run in the reader pool, so a cached
-read costs no thread switch, and a slow store holds no thread per waiting client. A read tries again
-when a part that it waited for arrives. It uses a timer only where time alone can help (a quota, a
-store that fails). The answer at the deadline depends on the missing part (docs/tiering.md §6).
+It belongs to the owner's thread. Only loads of indexes and chunks run in the reader pool. So a
+cached read costs no thread switch, and a slow store holds no thread per waiting client. A read
+tries again when a part that it waited for arrives. It uses a timer only if time alone can help (a
+quota, a store that fails). The answer at the deadline depends on the missing part
+(docs/tiering.md §6).
 """
 
 import logging
@@ -157,7 +158,7 @@ class RemoteReader:
         _OneRead(self, partition, question, reply).attempt()
 
     def is_news(self, cause: BaseException | None) -> bool:
-        """Whether a failure has not been logged yet; it counts as logged from now on.
+        """True if a failure has not been logged yet; it counts as logged from now on.
 
         One failure ends every read of its object until the object is fetched again. Remembered as
         long as `Loads` remembers it.

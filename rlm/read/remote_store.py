@@ -59,7 +59,7 @@ class Partitions(Protocol):
         ...
 
     def is_validated(self, tip: TopicIdPartition) -> bool:
-        """Whether the broker's epoch chain of it was validated."""
+        """True if the broker's epoch chain of it was validated."""
         ...
 
 
@@ -86,5 +86,5 @@ class RemoteStore:
     readiness: Readiness
 
     def is_readable(self, partition: TopicIdPartition) -> bool:
-        """Whether its segments are known, and which of them are on its epoch chain."""
+        """True if its segments are known and its epoch chain was validated."""
         return self.metadata.is_ready(partition) and self.partitions.is_validated(partition)

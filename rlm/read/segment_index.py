@@ -1,8 +1,8 @@
 """The indexes of one remote segment in memory, and the borders of its chunks. Pure.
 
 Chunk borders are positions of the offset index nearest above each multiple of the chunk size. Such
-a position is the first byte of a batch, so every chunk consists of whole batches and can be checked
-by itself; and borders depend on the index alone, so all readers of a segment share the same chunks.
+a position is the first byte of a batch. So every chunk consists of whole batches and can be checked
+by itself. Borders depend on the index alone, so all readers of a segment share the same chunks.
 """
 
 import sys

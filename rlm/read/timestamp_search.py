@@ -100,7 +100,7 @@ class _OneSearch:
                 return
 
     def _is_over(self) -> bool:
-        """Whether it is answered, or a pool thread decodes."""
+        """True if it is answered, or a pool thread decodes."""
         return self._done or self._decoding
 
     def _candidate(self) -> tuple[RemoteLogSegmentMetadata, lineage.Span] | None:

@@ -1,9 +1,9 @@
 """Waiters for a scarce resource, without a timer each: readers in turn.
 
-Belongs to the owner's thread. When some of the resource is free, waiters are called in their order
-until one joins again: the free amount was not enough for it, so the waiters behind it are not
-called. So an event costs no more than the waiters that it lets continue. The waiters of one reader
-are called first come, first served.
+It belongs to the owner's thread. When some of the resource is free, waiters are called in their
+order until one joins again. The free amount was not enough for that one, so the waiters behind it
+are not called. So an event costs no more than the waiters that it lets continue. The waiters of one
+reader are called first come, first served.
 """
 
 from collections import OrderedDict

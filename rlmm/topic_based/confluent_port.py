@@ -141,8 +141,8 @@ class ConfluentPort(TopicPort):
     """The TopicPort of the real topic.
 
     Attributes:
-        failure: Why the producer can never write again, None while it can. librdkafka never leaves
-            a fatal error, such as a sequence number that the log lost.
+        failure: Reason why the producer can never write again, None while it can. A fatal error of
+            librdkafka, such as a sequence number that the log lost, never ends.
     """
 
     def __init__(self, settings: ManagerSettings, clock: Clock | None = None) -> None:

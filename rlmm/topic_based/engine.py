@@ -130,10 +130,11 @@ class WrittenPairs:
         self._written.setdefault(home, {})[partition] = fence
 
     def lost(self, home: int) -> None:
-        """That metadata partition lost records.
+        """Call after a metadata partition lost records; the fences used in it count as spent.
 
-        Records under these fences, and the barrier before them, may be lost, while others that are
-        still under way land. A barrier of the same fence cannot keep those out (model story H10).
+        Records under these fences, and the barrier before them, may be lost, while records that
+        are still under way land. A barrier of the same fence cannot keep those out (model story
+        H10).
         """
         self._spent.setdefault(home, {}).update(self._written.get(home, {}))
 

@@ -45,7 +45,7 @@ class Lookups:
         self._partition_count = partition_count
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Whether a role is ready; takes no lock, since it is called for every partition.
+        """True if a role is ready; takes no lock, since it is called for every partition.
 
         During a turn of the engine the answer may be that before the turn. Look-ups that follow
         take the lock, and read the state after that turn.
@@ -114,7 +114,7 @@ class Lookups:
         return tuple(reason for _, reason in sorted(reasons) if reason)
 
     def leads_all(self) -> bool:
-        """Whether `led_partitions` covers the whole metadata topic."""
+        """True if `led_partitions` covers the whole metadata topic."""
         with self._lock:
             validated = sum(tracked.may_validate for tracked in self._tracked.values())
             return validated == self._partition_count

@@ -61,7 +61,7 @@ class RemovalNotes:
         Args:
             known: User partitions of the metadata partitions that this broker leads.
             image: Requested after `known` was read.
-            is_whole: Whether `known` is complete: only then topics leave the list.
+            is_whole: True if `known` is complete: only then topics leave the list.
             may_write: Asked before each record.
         """
         found = self._find(known, image)

@@ -1,4 +1,4 @@
-"""Whether the remote data of a partition may be deleted, by its topic id in the cluster.
+"""Decides by topic id in the cluster if the remote data of a partition may be deleted.
 
 Pure. Only a removal that was *read* in the committed metadata log of this cluster permits deletion.
 The absence of an id from an image proves nothing: the image may be of an earlier time, or of

@@ -83,7 +83,7 @@ class StoreGate:
 
     Attributes:
         watch_call: Watches each call of the plugin.
-        may_write: Whether the store may be written to.
+        may_write: True if the store may be written to.
     """
 
     watch_call: WatchCall = _unwatched

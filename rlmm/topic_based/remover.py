@@ -14,9 +14,9 @@ left, and a slice of each does the next steps. For a topic id whose removal was 
 5. The id leaves the cluster's list of removals when no partition of it has had anything left for
    the grace time.
 
-Partitions do not wait for each other: each has slices of its own, in threads of their own. Before
-each record and each deletion the slice checks that the store may be written to: when another
-machine claims the store, all slices end there.
+Partitions do not wait for each other: each has its own slices, in separate threads. Before each
+record and each deletion the slice checks that the store may be written to. If another machine
+claims the store, all slices end there.
 """
 
 import logging

@@ -55,7 +55,7 @@ class Role:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the state that was read may be used for validation."""
+        """True if the state that was read may be used for validation."""
         return self.stage is Stage.READY and not self.deposed and not self.superseded
 
     def stamped(self, event: MetadataEvent) -> MetadataEvent:
@@ -100,12 +100,12 @@ class Tracked:
 
     @property
     def may_validate(self) -> bool:
-        """Whether the remover may use the state that was read."""
+        """True if the remover may use the state that was read."""
         return self.led and self.caught_up and self.fresh_for_remover
 
     @property
     def is_busy(self) -> bool:
-        """Whether reading will end some wait.
+        """True if reading will end some wait.
 
         An unreadable partition brings nothing before its damage ends, which may take long.
         """

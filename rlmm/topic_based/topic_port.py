@@ -121,16 +121,16 @@ class TopicPort(Protocol):
         """Look the topic up; returns its number of partitions.
 
         Raises:
-            TopicUnavailableError: try again later.
+            TopicUnavailableError: Try again later.
         """
         ...
 
     def assign(self, positions: Mapping[int, Position]) -> None:
         """Read exactly these partitions from now on, each from its position.
 
-        A position that the log does not confirm is reported as `Diverged`, now and whenever the
-        partition gets a new leader epoch; reading that partition stops. At the end of a partition
-        `ReachedEnd` is reported, at least once after each call of this.
+        Positions are checked now, and at each new leader epoch of a partition. If the log does not
+        confirm one, this is reported as `Diverged`, and reading that partition stops. `ReachedEnd`
+        is reported at the end of a partition, at least once after each call of this.
         """
         ...
 

@@ -127,7 +127,7 @@ class Writes(Generic[R]):
         return found
 
     def await_event(self, event: MetadataEvent) -> bool:
-        """Whether a record may be a pending write."""
+        """True if a record may be a pending write."""
         return _names(event) in self._by_partition
 
 

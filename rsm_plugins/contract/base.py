@@ -36,7 +36,7 @@ class Promises:
         deadline_s: Bound of each call and of each promise, in seconds.
         wrong_settings: Each is refused by `configure`. Empty: derived from `SETTINGS` of the
             plugin.
-        settings: Those of the configured plugin; used where `wrong_settings` is empty.
+        settings: Settings of the configured plugin; used if `wrong_settings` is empty.
     """
 
     large_segment_bytes: int = 12 << 20

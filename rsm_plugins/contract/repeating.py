@@ -33,8 +33,8 @@ class RepeatPromises(Promises):
     """Promises about a store that fails for a moment.
 
     Attributes:
-        every_nth_request: 2 lets the first, third, fifth ... request of a call fail, each in a call
-            of its own: for stores that are slow.
+        every_nth_request: 2 lets only the first, third, fifth ... request of a call fail, each in
+            its own call. Use it for slow stores.
     """
 
     every_nth_request: int = 1

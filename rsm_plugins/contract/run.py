@@ -46,7 +46,7 @@ class Outcome:
         name: The test's name in `RemoteStorageManagerContract`.
         sentence: The promise for people.
         reason: Why it is broken, or was not checked; empty if it is kept.
-        hung: Whether it is broken because a call did not return.
+        hung: True if it is broken because a call did not return.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Candidate:
         make_refusing: Makes one whose store accepts no writes; None: that promise is not checked.
         make_flaky: Makes one whose requests fail on demand, with the object that decides it; None:
             promises about repeated requests are not checked.
-        settings: Those of `make`.
+        settings: Settings of the plugin that `make` returns.
         large_segment_bytes: Size of the large segments.
     """
 

@@ -1,6 +1,6 @@
 """The meaning of an error of any fsspec file system: not found, fatal, or retriable.
 
-Each library behind fsspec has errors of its own: OSError with and without a number, an HTTP status,
+Each library behind fsspec has its own errors: OSError with and without a number, an HTTP status,
 an AWS error code, a Java class name inside a RuntimeError. One table covers all, by attributes and
 names, so that no library need be imported here. An unknown error is retriable: a store that fails
 permanently keeps failing.
@@ -145,7 +145,7 @@ def meaning_of(error: BaseException) -> Meaning:
 
 
 def passes(error: BaseException) -> bool:
-    """Whether an error may be gone within seconds: then the request is worth a repetition."""
+    """True if an error may be gone within seconds: then the request is worth a repetition."""
     if meaning_of(error) is not Meaning.RETRIABLE:
         return False
     for each in _causes(error):

@@ -2,12 +2,12 @@
 
 An object is one file below the URL. If the store shows an object only when it is complete (object
 stores), `put` writes it directly. If a file is visible while it grows (disks, SFTP, HDFS), `put`
-writes it to a random name in `<key>.copying/` and moves it to its place. None of fsspec's caches is
-used: not of instances, not of listings, not of blocks.
+writes it to a random name in `<key>.copying/`, and then moves it to its place. None of fsspec's
+caches is used: not of instances, not of listings, not of blocks.
 
-A request with an error that may pass is repeated: one piece that is read, one directory that is
-listed, the deletion of one key, and a `put` as a whole, with a new temporary name. So no attempt
-builds on the remains of another one. The remains of attempts that hung are removed after a later
+A request with an error that may pass is repeated. A request reads one piece, lists one directory or
+deletes one key. A `put` is repeated as a whole, with a new temporary name. So no attempt builds on
+the remains of another one. The remains of attempts that hung are removed after a later
 one has succeeded. A move that hung is not repeated: it may be carried out later, after another
 attempt.
 
@@ -71,7 +71,7 @@ class _MoveHangsError(RetriableRemoteStorageError):
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether the same request is worth a repetition, and may be repeated."""
+    """True if the same request is worth a repetition, and may be repeated."""
     if not isinstance(error, TidemarkError):
         return passes(error)
     is_retriable = isinstance(error, RetriableRemoteStorageError)

@@ -4,10 +4,10 @@
 nameservices of several NameNodes work by their name. `webhdfs` uses HTTP, for networks that permit
 nothing else. `libhdfs` is pyarrow's, for hosts with a Hadoop installation.
 
-An object is written to a random name, closed, and renamed into place, in place of an older one
-(atomically; libhdfs deletes the older one first). A dead writer holds the lease of its temporary
-file only. The deletion of the segment recovers that lease and removes the file. Names are random,
-so no writer ever waits for another's lease.
+An object is written to a random name and closed. Then it is renamed into place, and replaces an
+older one (atomically; libhdfs deletes the older one first). A dead writer holds the lease of its
+temporary file only. The deletion of the segment recovers that lease and removes the file. Names are
+random, so no writer ever waits for another's lease.
 
 A closed file is in the page caches of all its replicas' DataNodes. To survive a power failure of
 all of them at once, they need `dfs.datanode.synconclose=true` (no driver can request it).

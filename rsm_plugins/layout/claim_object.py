@@ -7,9 +7,9 @@ with the topic's id, and S3's entropy is hex: neither is ever called `claims`.
 The object is one line of JSON, such as
 `{"version": 1, "clusterId": "...", "nodeId": 1, "number": 7, "crc32c":
 123}`. The CRC32C is that of the text `<version> <cluster id> <node id>
-<number>`. Spaces before the line end make its size a multiple of 256. So a claim is replaced by one
-of the same size, and a reader that first asks for the size and then for the bytes never gets a
-truncated one. Pure: no store, no clock.
+<number>`. Spaces before the line end make its size a multiple of 256. So a new claim has the size
+of the old one. A reader that first asks for the size and then for the bytes never gets a truncated
+claim. Pure: no store, no clock.
 """
 
 import json
@@ -37,7 +37,7 @@ def claim_key(cluster_id: str, node_id: int) -> str:
 
 
 def is_claim(key: str) -> bool:
-    """Whether the object of that name is a claim, and so not part of a segment."""
+    """True if the object of that name is a claim, and so not part of a segment."""
     return key.startswith(FOLDER + "/")
 
 

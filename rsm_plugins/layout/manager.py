@@ -1,10 +1,10 @@
 """A storage plugin on a store of objects: three objects per segment, in our layout.
 
 A segment is complete when its manifest is there, which is written last and deleted first. The
-manifest of a segment is read once, before its first byte is served, and remembered, so that every
-later read of the log is exactly one request. If an object does not match the manifest, the manifest
-is read again next time: it may itself have arrived damaged. Only `list_objects` lists the store,
-for tools.
+manifest of a segment is read once, before its first byte is served, and remembered. So every later
+read of the log is exactly one request. If an object does not match the manifest, the manifest is
+read again next time: it may itself have arrived damaged. Only `list_objects` lists the store, for
+tools.
 
 Must not know: which store it is; which segments should exist.
 """

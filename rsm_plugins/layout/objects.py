@@ -1,6 +1,6 @@
 """The layout of a segment in a store: the names of its three objects and the format of two of them.
 
-One layout for all our plugins, so that tools, Spark and people read every store in the same way.
+All our plugins have one layout, so that tools, Spark and people read every store in the same way.
 Per segment, under `<topic>-<topic id>/<partition>/<base offset, 20 digits>-<segment id>`:
 
 * `.log`: the segment, byte for byte;
@@ -8,8 +8,8 @@ Per segment, under `<topic>-<topic id>/<partition>/<base offset, 20 digits>-<seg
 * `.manifest`: JSON, the segment's metadata with size and CRC32C of the other two; written last,
   deleted first. A segment without it was never complete.
 
-A topic's name is cut to 232 characters in its folder, so that the folder's name fits a file
-system's 255; the id keeps it unique and the manifest has the whole name.
+A topic's name is cut to 232 characters in its folder, because a file system permits 255 for the
+folder's name. The id keeps it unique, and the manifest has the whole name.
 
 Names come from metadata records that another process may have written, so they are checked here
 before any plugin makes a path or a key of them. Pure: no store, no clock.

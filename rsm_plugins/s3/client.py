@@ -47,8 +47,8 @@ def make_client(options: S3Options, *, timeout_s_max: float, attempts: int) -> A
     """
     if isinstance(options.verify, str) and not Path(options.verify).is_file():
         raise ValueError(f"{PREFIX}tls.ca.file={options.verify}: allowed is the path of a PEM file")
-    # Below INFO these log signatures and the headers that carry them. urllib3 also warns whenever
-    # more connections were in use than are kept, which is harmless.
+    # Below INFO these log signatures and the headers that carry them. urllib3 also warns if more
+    # connections were in use than are kept, which is harmless.
     for name, least in (
         ("boto3", logging.INFO),
         ("botocore", logging.INFO),
@@ -118,7 +118,7 @@ class S3Calls:
             params: Further parameters of the operation.
 
         Raises:
-            RefusedError: One of `hear`, or a refusal if `refusals` is set.
+            RefusedError: An error of `hear`, or a refusal if `refusals` is set.
             RemoteStorageError, RetriableRemoteStorageError, RemoteResourceNotFoundError: The call
                 failed.
         """

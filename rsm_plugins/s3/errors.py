@@ -125,7 +125,7 @@ _WORDS_MAX = 200
 
 
 def is_refusal(code: str, status: int) -> bool:
-    """Whether the store refuses an operation, its body or a header, permanently.
+    """True if the store refuses an operation, its body or a header, permanently.
 
     No refusals are: a missing permission or bucket, wrong credentials, throttling, a time-out, a
     fault of the store, an object that is not there.
@@ -142,7 +142,7 @@ def is_refusal(code: str, status: int) -> bool:
 
 
 def is_heard(code: str, status: int, hear: Container[str], *, refusals: bool) -> bool:
-    """Whether a caller that expects these codes and statuses, or refusals, gets this error.
+    """True if a caller that expects these codes and statuses, or refusals, gets this error.
 
     A status does not count where the code names a missing permission or bucket.
     """
@@ -237,7 +237,7 @@ def _of_answer(error: ClientError, doing: str, *, sent_checksum: bool) -> Remote
 
 
 def _is_of_s3(error: ClientError, code: str) -> bool:
-    """Whether an error answer comes from a store, and not from a proxy before it."""
+    """True if an error answer comes from a store, and not from a proxy before it."""
     if code and not code.isdecimal():
         return True
     answer = error.response.get("ResponseMetadata", {})

@@ -1,7 +1,7 @@
 """The settings of S3 under `rsm.config.`, and the frozen view of them for the code.
 
-Credentials are not among the settings: they come from the library's own chain (environment, shared
-files, SSO, container and instance roles), so that no secret is in a broker's file.
+Credentials are not among the settings, so that no secret is in a broker's file. They come from the
+library's own chain (environment, shared files, SSO, container and instance roles).
 
 Must not know: boto3, so that the page of settings can be made where it is not installed.
 """
@@ -129,7 +129,7 @@ class S3Options:
     Attributes:
         prefix: Empty, or plain parts with a slash at the end.
         path_style: None leaves the choice to the library.
-        verify: As for boto3: a file of authorities, or whether to check at all.
+        verify: The argument of boto3: a file of authorities, or False for no check.
         write_params: Parameters of every request that makes an object.
     """
 

@@ -44,24 +44,24 @@ class ClassicGroup:
     """One group of the classic protocol, or a simple group: offsets without members.
 
     Attributes:
-        status: state in `lifecycle.TRANSITIONS`.
-        previous: state before that.
-        since_ms: time of the last change of state (wall clock); None in records of old brokers.
-        protocol_type: of its members, `consumer` for consumers; None before the first member.
-        protocol_name: protocol of the generation; None in an empty group.
-        generation: rises by one with each completed join phase, never falls.
-        assigning: the last generation whose assignment was received; it may not be committed yet.
-        leader_id: the member that assigns partitions.
-        members: by id, in the order of joining.
-        static_members: member ids by instance id.
-        pending: assigned ids that have not joined yet (KIP-394), with the monotonic time at which
+        status: State in `lifecycle.TRANSITIONS`.
+        previous: State before that.
+        since_ms: Time of the last change of state (wall clock); None in records of old brokers.
+        protocol_type: Of its members, `consumer` for consumers; None before the first member.
+        protocol_name: Protocol of the generation; None in an empty group.
+        generation: Rises by one with each completed join phase, never falls.
+        assigning: The last generation whose assignment was received; it may not be committed yet.
+        leader_id: The member that assigns partitions.
+        members: By id, in the order of joining.
+        static_members: Member ids by instance id.
+        pending: Assigned ids that have not joined yet (KIP-394), with the monotonic time at which
             they expire.
-        pending_sync: members that have not sent a SyncGroup in this generation.
-        joins: number of parked JoinGroups.
-        member_added: a member joined during the initial rebalance delay, which extends it.
-        initial_delay_left_ms: remaining extension of that delay.
-        subscribed: topics of its consumers' subscriptions; None if unknown.
-        kept_bytes: approximate memory without its offsets.
+        pending_sync: Members that have not sent a SyncGroup in this generation.
+        joins: Number of parked JoinGroups.
+        member_added: A member joined during the initial rebalance delay, which extends it.
+        initial_delay_left_ms: Remaining extension of that delay.
+        subscribed: Topics of its consumers' subscriptions; None if unknown.
+        kept_bytes: Approximate memory without its offsets.
     """
 
     __slots__ = (
@@ -123,12 +123,12 @@ class ClassicGroup:
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance may begin; not while one waits for members to join."""
+        """True if a rebalance may begin; not while one waits for members to join."""
         return may_follow(self.status, GroupStatus.PREPARING_REBALANCE)
 
     @property
     def all_joined(self) -> bool:
-        """Whether each member has a parked JoinGroup, and no assigned id is pending."""
+        """True if each member has a parked JoinGroup, and no assigned id is pending."""
         return self.joins == len(self.members) and not self.pending
 
     @property
@@ -240,7 +240,7 @@ class ClassicGroup:
     # Protocols.
 
     def supports(self, protocol_type: str, names: set[str]) -> bool:
-        """Whether a member with these protocols can join: all others support one of them, too."""
+        """True if a member with these protocols can join: all others support one of them, too."""
         if self.status is GroupStatus.EMPTY:
             return bool(protocol_type and names)
         if protocol_type != self.protocol_type:
@@ -258,7 +258,7 @@ class ClassicGroup:
         """Make a joined member the leader if the current leader has not joined.
 
         Returns:
-            Whether the leader has joined.
+            True if the leader has joined.
         """
         leader = self.members.get(self.leader_id or "")
         if leader is None:
@@ -294,7 +294,7 @@ class ClassicGroup:
             )
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether its members subscribe to the topic; True for unparsable subscriptions."""
+        """True if its members subscribe to the topic; True for unparsable subscriptions."""
         if self.subscribed is None:
             return self.protocol_type == CONSUMER_PROTOCOL
         return topic in self.subscribed

@@ -34,7 +34,7 @@ class MemoryBudget:
 
     Attributes:
         most: `tidemark.group.bytes.max`.
-        on_refused: called at a refusal, with True if it was for a new group.
+        on_refused: Called at a refusal, with True if it was for a new group.
     """
 
     __slots__ = ("_kept", "most", "on_refused")
@@ -52,7 +52,7 @@ class MemoryBudget:
         """Bytes that may be added; below 0 if too many are taken.
 
         Args:
-            is_new: for a new group.
+            is_new: For a new group.
         """
         most = self.most if is_new else self.most + self.most // _MARGIN
         return most - self._kept()
@@ -62,8 +62,8 @@ class Now(NamedTuple):
     """The two times of a decision.
 
     Attributes:
-        wall_ms: since the epoch: commit timestamps, expiry of offsets.
-        monotonic_ms: since an arbitrary time: deadlines of sessions and rebalances.
+        wall_ms: Since the epoch: commit timestamps, expiry of offsets.
+        monotonic_ms: Since an arbitrary time: deadlines of sessions and rebalances.
     """
 
     wall_ms: int
@@ -75,7 +75,7 @@ class Caller:
     """The sender of a JoinGroup, as DescribeGroups shows it.
 
     Attributes:
-        client_id: from the request's header; empty if it has none.
+        client_id: From the request's header; empty if it has none.
         client_host: Kafka's form, a slash and the address: `/127.0.0.1`.
     """
 
@@ -135,12 +135,12 @@ class Decision:
     """Effects to carry out, in the order of the module's docstring.
 
     Attributes:
-        records: appended as one batch, before anything else.
-        answers: sent when the records are committed; at once without records.
-        timers: set at once, in this order.
-        then: makes the next decision after the commit (None) or its failure (the error, mapped by
+        records: Appended as one batch, before anything else.
+        answers: Sent when the records are committed; at once without records.
+        timers: Set at once, in this order.
+        then: Makes the next decision after the commit (None) or its failure (the error, mapped by
             `append_error`); only with records.
-        may_split: the records may be split into several batches if they are too large for one. A
+        may_split: The records may be split into several batches if they are too large for one. A
             failure in between leaves the first ones written, so each prefix of the records must be
             consistent: offsets go before their group.
     """
@@ -159,8 +159,8 @@ class DamagedRecord(TidemarkError):
     """A record of `__consumer_offsets` that cannot be read; only its key is lost.
 
     Attributes:
-        offset: offset of the record.
-        key: its bytes.
+        offset: Offset of the record.
+        key: Its bytes.
     """
 
     def __init__(self, *, offset: int, key: bytes, cause: str) -> None:

@@ -36,7 +36,7 @@ class GroupLimits:
         group_size_max: `group.max.size`.
         offset_metadata_bytes_max: `offset.metadata.max.bytes`; in UTF-16 units, as Kafka counts.
         offsets_retention_ms: `offsets.retention.minutes`, in ms.
-        new_member_join_timeout_ms: how long a new member's first JoinGroup may be parked; Kafka has
+        new_member_join_timeout_ms: How long a new member's first JoinGroup may be parked; Kafka has
             no setting for it.
     """
 
@@ -54,9 +54,9 @@ class Totals:
     """Counts of a state since it was loaded, for metrics.
 
     Attributes:
-        completed_rebalances: generations that became stable.
-        commits: offsets that commits wrote, also those of transactions.
-        deletions: offsets removed by OffsetDelete.
+        completed_rebalances: Generations that became stable.
+        commits: Offsets that commits wrote, also those of transactions.
+        deletions: Offsets removed by OffsetDelete.
     """
 
     completed_rebalances: int = 0

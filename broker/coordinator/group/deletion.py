@@ -77,10 +77,10 @@ def _all_offsets(offsets: OffsetStore, group_id: str) -> list[GroupRecord]:
 def topics_deleted(
     offsets: OffsetStore, topics: Mapping[str, bytes]
 ) -> Iterator[list[GroupRecord]]:
-    """Tombstones for the offsets of deleted topics, in slices of bounded work.
+    """Yield tombstones for the offsets of deleted topics, in slices of bounded work.
 
-    An offset with a topic id is deleted only with that topic: a client may have created a topic of
-    the same name and committed offsets for it.
+    An offset with a topic id is deleted only if that topic is deleted. A later topic of the same
+    name may have committed offsets too.
     """
     records: list[GroupRecord] = []
     looked_at = 0

@@ -50,7 +50,7 @@ def join(builder: DecisionBuilder, group: ClassicGroup, asked: Asked) -> None:
 
 
 def has_memory(builder: DecisionBuilder, group: ClassicGroup | None, asked: Asked) -> bool:
-    """Whether there is memory for the data that a JoinGroup would add.
+    """True if there is memory for the data that a JoinGroup would add.
 
     True for an existing member whose protocols are not larger than before, or small.
     """
@@ -92,7 +92,7 @@ def _known_member(group: ClassicGroup, request: Any) -> Member | None:
 
 
 def _has_place(builder: DecisionBuilder, group: ClassicGroup, member_id: str) -> bool:
-    """Whether `group.max.size` allows the member.
+    """True if `group.max.size` allows the member.
 
     During a join phase, members that have joined count. So after the limit was lowered, the members
     that join first stay.

@@ -46,5 +46,5 @@ TRANSITIONS: dict[GroupStatus, frozenset[GroupStatus]] = {
 
 
 def may_follow(before: GroupStatus, after: GroupStatus) -> bool:
-    """Whether the table has this transition."""
+    """True if the table has this transition."""
     return after in TRANSITIONS[before]

@@ -33,16 +33,16 @@ class Member:
     """A member that joined (a pending one is only an id, see `ClassicGroup.pending`).
 
     Attributes:
-        member_id: assigned by the coordinator.
+        member_id: Assigned by the coordinator.
         instance_id: `group.instance.id` of a static member (KIP-345), None for a dynamic one.
-        caller: the client that first joined as this member.
-        timeouts: of its session and of rebalances.
-        join_ticket: its parked JoinGroup, or None.
-        sync_ticket: its parked SyncGroup, or None.
-        is_new: until its first JoinGroup is answered. It has no id for heartbeats yet, and its
+        caller: The client that first joined as this member.
+        timeouts: Of its session and of rebalances.
+        join_ticket: Its parked JoinGroup, or None.
+        sync_ticket: Its parked SyncGroup, or None.
+        is_new: Until its first JoinGroup is answered. It has no id for heartbeats yet, and its
             parked JoinGroup does not keep its session alive.
-        deadline_ms: end of its session (monotonic) without another sign of life.
-        timer_ms: when its session timer fires, None without one. It may be earlier than the
+        deadline_ms: End of its session (monotonic) without another sign of life.
+        timer_ms: When its session timer fires, None without one. It may be earlier than the
             deadline: a heartbeat moves only the deadline.
     """
 
@@ -83,12 +83,12 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether it has a `group.instance.id`."""
+        """True if it has a `group.instance.id`."""
         return self.instance_id is not None
 
     @property
     def waits_by_request(self) -> bool:
-        """Whether a parked request replaces its heartbeats; not for a new member."""
+        """True if a parked request replaces its heartbeats; not for a new member."""
         return not self.is_new and (self.join_ticket is not None or self.sync_ticket is not None)
 
     @property
@@ -113,11 +113,11 @@ class Asked(NamedTuple):
     """A JoinGroup and its sender.
 
     Attributes:
-        ticket: ticket of the request.
-        caller: sender of the request.
-        request: the decoded request.
-        version: version of the request.
-        uuid: fresh, for the id of a new member.
+        ticket: Ticket of the request.
+        caller: Sender of the request.
+        request: The decoded request.
+        version: Version of the request.
+        uuid: Fresh, for the id of a new member.
     """
 
     ticket: Ticket

@@ -1,6 +1,6 @@
 """OffsetCommit, TxnOffsetCommit, OffsetDelete and OffsetFetch: requests to answers. Pure.
 
-As in Kafka any offset and any partition number can be committed. Only the sender is checked: it
+Any offset and any partition number can be committed, as in Kafka. Only the sender is checked: it
 must be a member in the current generation, or no member while the group is empty.
 
 KIPs: 211 (no retention time in commits from v5 on), 320 (leader epochs), 345 (instance ids), 447
@@ -179,7 +179,7 @@ def delete(
 
 
 def is_known(offsets: OffsetStore, group_id: str, topic: str, partition: int) -> bool:
-    """Whether there is an offset to delete: committed, or in an open transaction."""
+    """True if there is an offset to delete: committed, or in an open transaction."""
     committed = offsets.of_group(group_id).get(topic, {})
     return partition in committed or offsets.is_pending(group_id, topic, partition)
 
@@ -249,5 +249,5 @@ def _fetch_steps(group_id: str, asked: list[_Asked], pending: set[tuple[str, int
 
 
 def _is_of_topic(stored: bytes, asked: bytes) -> bool:
-    """Whether an offset belongs to the requested topic, not to an earlier one of its name."""
+    """True if an offset belongs to the requested topic, not to an earlier one of its name."""
     return stored == asked or ZERO_UUID in {stored, asked}

@@ -1,7 +1,7 @@
 """Committed offsets of one partition of `__consumer_offsets`, and those of open transactions.
 
-There may be a million: each is stored as 8 bytes of its record's offset and the bytes of its
-record's value, and decoded on access. That is one object each, about 100 bytes; names of topics are
+There may be a million. Each is stored as 8 bytes of its record's offset and the bytes of its
+record's value, and decoded on access. So it is one object of about 100 bytes; names of topics are
 shared.
 
 A commit inside a transaction is pending until the transaction's marker. It is then stored, unless a
@@ -57,8 +57,8 @@ def growth_of(before: Stored | None, value: bytes) -> int:
     offsets can grow by at most half.
 
     Args:
-        before: the offset to replace.
-        value: value of the new record.
+        before: The offset to replace.
+        value: Value of the new record.
     """
     size = _PLACE.size + len(value)
     if before is None:
@@ -70,10 +70,10 @@ class OffsetStore:
     """Offsets by group, topic and partition.
 
     Attributes:
-        groups: the committed offsets; for reading only.
-        count: number of committed offsets.
-        kept_bytes: approximate memory, including open transactions.
-        by_prefix: partitions by the bytes of their keys without the last four, which are the
+        groups: The committed offsets; for reading only.
+        count: Number of committed offsets.
+        kept_bytes: Approximate memory, including open transactions.
+        by_prefix: Partitions by the bytes of their keys without the last four, which are the
             partition. In a load, most records have the group and topic of a recent record, so their
             keys need no decoding.
     """
@@ -121,12 +121,12 @@ class OffsetStore:
         """Store an offset without decoding its key, if its group and topic are cached.
 
         Args:
-            key: key of the record.
-            value: value of the record, decodable.
-            record_offset: offset of the record.
+            key: Key of the record.
+            value: Value of the record, decodable.
+            record_offset: Offset of the record.
 
         Returns:
-            Whether it was stored.
+            True if it was stored.
         """
         partitions = self.by_prefix.get(key[:-4])
         if partitions is None:
@@ -166,10 +166,10 @@ class OffsetStore:
         """Store an offset that becomes committed with the producer's transaction.
 
         Args:
-            producer_id: producer id of the batch.
-            place: group id, topic, partition.
-            value: value of the record.
-            record_offset: offset of the record.
+            producer_id: Producer id of the batch.
+            place: Group id, topic, partition.
+            value: Value of the record.
+            record_offset: Offset of the record.
         """
         group_id, topic, partition = place
         topic = self._shared(topic)
@@ -192,12 +192,12 @@ class OffsetStore:
                         self._put(group_id, topic, partition, stored)
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction may still change the partition's offset."""
+        """True if an open transaction may still change the partition's offset."""
         opened = self._open.get(group_id)
         return opened is not None and (topic, partition) in opened
 
     def has_open_transaction(self, group_id: str) -> bool:
-        """Whether an open transaction has offsets of the group."""
+        """True if an open transaction has offsets of the group."""
         return group_id in self._open
 
     def pending_partitions(self, group_id: str) -> Iterator[tuple[str, int]]:

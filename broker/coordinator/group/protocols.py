@@ -46,8 +46,8 @@ def select_protocol(members: Iterable[Member], candidates: set[str]) -> str | No
     """Count the votes.
 
     Args:
-        members: all members of the group.
-        candidates: protocols that every member supports.
+        members: All members of the group.
+        candidates: Protocols that every member supports.
 
     Returns:
         The winner; None if no member votes, which the check at the join rules out.

@@ -52,12 +52,12 @@ class CommittedOffset(NamedTuple):
     """A consumer's committed offset for a partition.
 
     Attributes:
-        offset: the next offset to read; any number, as in Kafka, even a negative one.
-        leader_epoch: of the last record read, -1 if the client does not have it.
-        metadata: text of the client.
-        commit_timestamp_ms: wall clock of the commit.
-        expire_timestamp_ms: when it expires, from clients up to OffsetCommit 4; else NO_EXPIRY.
-        topic_id: of the topic at the commit, zero if unknown.
+        offset: The next offset to read; any number, as in Kafka, even a negative one.
+        leader_epoch: Of the last record read, -1 if the client does not have it.
+        metadata: Text of the client.
+        commit_timestamp_ms: Wall clock of the commit.
+        expire_timestamp_ms: When it expires, from clients up to OffsetCommit 4; else NO_EXPIRY.
+        topic_id: Of the topic at the commit, zero if unknown.
     """
 
     offset: int
@@ -118,9 +118,9 @@ def commit_records(group_id: str, topic: str, same: CommittedOffset) -> RecordOf
     The parts that all records share are encoded once.
 
     Args:
-        group_id: id of the group.
-        topic: topic of the partitions.
-        same: the shared fields: times and topic id.
+        group_id: Id of the group.
+        topic: Topic of the partitions.
+        same: The shared fields: times and topic id.
     """
     prefix, pack_partition, pack_head = _offset_key_prefix(group_id, topic), _INT.pack, _HEAD_PACK
     is_plain = same.expire_timestamp_ms == NO_EXPIRY
@@ -138,7 +138,7 @@ def commit_records(group_id: str, topic: str, same: CommittedOffset) -> RecordOf
 
 
 def is_plain_offset_value(value: bytes) -> bool:
-    """Whether these bytes are an OffsetCommitValue 4 with short ASCII metadata.
+    """True if these bytes are an OffsetCommitValue 4 with short ASCII metadata.
 
     This is the fast check of a load; `read_offset_value` validates values that it rejects.
     """
@@ -173,7 +173,7 @@ def read_offset_value(value: bytes) -> CommittedOffset:
     """Decode an OffsetCommitValue of any version.
 
     Raises:
-        MalformedMessageError: it cannot be decoded.
+        MalformedMessageError: It cannot be decoded.
     """
     if is_plain_offset_value(value):
         text_end = _TEXT_AT + value[_TEXT_AT]
@@ -200,7 +200,7 @@ def key_type(key: bytes) -> int:
     """The type number at the beginning of a key.
 
     Raises:
-        MalformedMessageError: the key is too short.
+        MalformedMessageError: The key is too short.
     """
     if len(key) < 2:
         raise MalformedMessageError("a key without a type")
@@ -211,7 +211,7 @@ def key_group(key: bytes) -> tuple[str, int]:
     """The group id, which is the first field of every key, and the position after it.
 
     Raises:
-        MalformedMessageError: it is cut or not UTF-8.
+        MalformedMessageError: It is cut or not UTF-8.
     """
     if len(key) < 4:
         raise MalformedMessageError("a key without a group id")
@@ -234,8 +234,8 @@ def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> GroupRec
     """The record of a generation.
 
     Args:
-        group: its current state; O(members).
-        assignments: by member id; a missing member has an empty assignment.
+        group: Its current state; O(members).
+        assignments: By member id; a missing member has an empty assignment.
     """
     schema = _schema("GroupMetadataValue")
     name = group.protocol_name
@@ -275,7 +275,7 @@ def read_group_value(value: bytes) -> Any:
     """Decode a GroupMetadataValue of any version, as the struct of its schema.
 
     Raises:
-        MalformedMessageError: it cannot be decoded.
+        MalformedMessageError: It cannot be decoded.
     """
     return _decode(_schema("GroupMetadataValue"), value)
 

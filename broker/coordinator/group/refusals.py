@@ -13,8 +13,8 @@ def join(error: ErrorCode, member_id: str = "") -> Any:
     """A JoinGroup response without a generation.
 
     Args:
-        error: the code.
-        member_id: id in the answer, empty where Kafka sends none.
+        error: The code.
+        member_id: Id in the answer, empty where Kafka sends none.
     """
     return response(ApiKey.JOIN_GROUP).cls(
         error_code=error, protocol_name=None, member_id=member_id
@@ -72,7 +72,7 @@ def for_request(api_key: ApiKey, request: Any, error: ErrorCode) -> Any:
     """The response to a request that is refused as a whole.
 
     Raises:
-        KeyError: the API is not about a single group.
+        KeyError: The API is not about a single group.
     """
     return _OF_REQUESTS[api_key](request, error)
 

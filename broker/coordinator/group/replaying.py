@@ -37,11 +37,11 @@ class Replay:
     """Groups and offsets made from records.
 
     Attributes:
-        groups: classic groups by id; changed by `keep` and `forget` only.
-        offsets: committed offsets and those of open transactions.
-        foreign: groups of protocols that are not served.
-        unknown: number of records of unknown types, by type.
-        is_live: loading is over: records of groups follow from decisions and are not replayed.
+        groups: Classic groups by id; changed by `keep` and `forget` only.
+        offsets: Committed offsets and those of open transactions.
+        foreign: Groups of protocols that are not served.
+        unknown: Number of records of unknown types, by type.
+        is_live: Loading is over: records of groups follow from decisions and are not replayed.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Replay:
         """Remove a group.
 
         Returns:
-            Whether it existed.
+            True if it existed.
         """
         group = self.groups.pop(group_id, None)
         if group is not None:
@@ -80,7 +80,7 @@ class Replay:
         """Replay one record.
 
         Raises:
-            DamagedRecord: it cannot be decoded; nothing has changed.
+            DamagedRecord: It cannot be decoded; nothing has changed.
         """
         try:
             self._record(key or b"", value, offset, producer_id)

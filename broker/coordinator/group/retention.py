@@ -1,4 +1,4 @@
-"""When committed offsets expire, and groups with them (KIP-211). Pure.
+"""Expiry of committed offsets and of empty groups (KIP-211). Pure.
 
 | the group | its offsets expire |
 |---|---|
@@ -31,12 +31,12 @@ SLICE = 500
 
 
 def is_over(group: ClassicGroup, value: bytes, now_ms: int, keep_ms: int) -> bool:
-    """Whether an offset has expired; subscriptions to its topic are not considered.
+    """True if an offset has expired; subscriptions to its topic are not considered.
 
     Args:
-        group: the group of the offset.
-        value: value of its record.
-        now_ms: wall clock.
+        group: The group of the offset.
+        value: Value of its record.
+        now_ms: Wall clock.
         keep_ms: `offsets.retention.minutes`, in ms.
     """
     is_empty = group.status is GroupStatus.EMPTY
@@ -113,7 +113,7 @@ def _may_end(
 
 
 def _may_go(group: ClassicGroup, offsets: OffsetStore) -> bool:
-    """Whether the group itself may be deleted: it has no members and no pending ids."""
+    """True if the group itself may be deleted: it has no members and no pending ids."""
     # DIFFERS: Kafka deletes a group even if its first member has a pending id.
     is_empty = group.status is GroupStatus.EMPTY and not group.pending
     return is_empty and not offsets.has_open_transaction(group.group_id)

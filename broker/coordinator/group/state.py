@@ -77,13 +77,13 @@ class GroupCounts(NamedTuple):
     """Counts for metrics and log lines.
 
     Attributes:
-        groups: classic groups by state; has all states.
-        foreign_groups: groups of protocols that are not served.
-        members: members of all classic groups.
-        offsets: committed offsets.
-        pending_offsets: partitions with commits of open transactions.
-        unknown_records: records of unknown types, by type.
-        completed_rebalances: generations that became stable.
+        groups: Classic groups by state; has all states.
+        foreign_groups: Groups of protocols that are not served.
+        members: Members of all classic groups.
+        offsets: Committed offsets.
+        pending_offsets: Partitions with commits of open transactions.
+        unknown_records: Records of unknown types, by type.
+        completed_rebalances: Generations that became stable.
     """
 
     groups: Mapping[GroupStatus, int]
@@ -99,16 +99,16 @@ class GroupState:
     """Groups and committed offsets of one partition.
 
     Attributes:
-        limits: the settings; may be replaced at any time.
-        totals: counts since it was created.
+        limits: The settings; may be replaced at any time.
+        totals: Counts since it was created.
     """
 
     def __init__(self, limits: GroupLimits, budget: MemoryBudget | None = None) -> None:
         """Begin without groups.
 
         Args:
-            limits: the settings.
-            budget: bound on the memory of this state and others; None: no bound.
+            limits: The settings.
+            budget: Bound on the memory of this state and others; None: no bound.
         """
         self.limits, self._budget = limits, budget or MemoryBudget()
         self.totals = Totals()
@@ -136,12 +136,12 @@ class GroupState:
         """Decide on a JoinGroup; its answer may wait for all members.
 
         Args:
-            ticket: ticket of the request.
-            caller: sender of the request.
-            request: the decoded request.
-            version: version of the request.
-            uuid: fresh, for the id of a new member.
-            now: the times.
+            ticket: Ticket of the request.
+            caller: Sender of the request.
+            request: The decoded request.
+            version: Version of the request.
+            uuid: Fresh, for the id of a new member.
+            now: The times.
         """
         builder = self._builder(now)
         error = self._join_refusal(request)
@@ -202,11 +202,11 @@ class GroupState:
         """Decide on an OffsetCommit.
 
         Args:
-            ticket: ticket of the request.
-            request: the decoded request; its topics have both name and id, a zero id if the topic
+            ticket: Ticket of the request.
+            request: The decoded request; its topics have both name and id, a zero id if the topic
                 is unknown.
-            version: version of the request.
-            now: the times.
+            version: Version of the request.
+            now: The times.
         """
         builder = self._builder(now)
         group = self._group_or_begin(builder, request.group_id)
@@ -234,9 +234,9 @@ class GroupState:
         """Answer a group's part of an OffsetFetch (in the form of v8 and later).
 
         Args:
-            group_request: its topics have both name and id, a zero id if the topic is unknown; None
+            group_request: Its topics have both name and id, a zero id if the topic is unknown; None
                 instead of topics means all.
-            require_stable: whether commits of open transactions are an error (KIP-447).
+            require_stable: True if commits of open transactions are an error (KIP-447).
         """
         return offset_requests.fetch(self._offsets, group_request, require_stable=require_stable)
 
@@ -265,7 +265,7 @@ class GroupState:
         return replace(builder.done(), may_split=True)
 
     def has_many_offsets(self, group_id: str) -> bool:
-        """Whether a group has more offsets than one decision should delete."""
+        """True if a group has more offsets than one decision should delete."""
         return self._offsets.count_of(group_id) > OFFSETS_AT_ONCE
 
     def thin_out_group(self, ticket: Ticket, group_id: str, *, now: Now) -> Decision:
@@ -337,8 +337,8 @@ class GroupState:
         """Delete the offsets of deleted topics, in slices of bounded work.
 
         Args:
-            topics: ids by name. Offsets of a later topic of the same name stay.
-            now: the times.
+            topics: Ids by name. Offsets of a later topic of the same name stay.
+            now: The times.
         """
         for records in topics_deleted(self._offsets, topics):
             yield Decision(records=tuple(records), may_split=True)
@@ -351,13 +351,13 @@ class GroupState:
         """Replay one record: in a load, and after each append.
 
         Args:
-            key: key of the record.
-            value: value of the record, None for a tombstone.
-            offset: offset of the record.
-            producer_id: producer id of a transactional batch, which is pending until its marker.
+            key: Key of the record.
+            value: Value of the record, None for a tombstone.
+            offset: Offset of the record.
+            producer_id: Producer id of a transactional batch, which is pending until its marker.
 
         Raises:
-            DamagedRecord: it cannot be decoded; nothing has changed.
+            DamagedRecord: It cannot be decoded; nothing has changed.
         """
         self._replay.record(key, value, offset=offset, producer_id=producer_id)
 

@@ -28,7 +28,7 @@ _PROTOCOL_NAMED_FROM = 5
 
 
 def lacks_protocol(request: Any, version: int) -> bool:
-    """Whether the request lacks the protocol type and name that it must have (KIP-559)."""
+    """True if the request lacks the protocol type and name that it must have (KIP-559)."""
     is_named = request.protocol_type is not None and request.protocol_name is not None
     return version >= _PROTOCOL_NAMED_FROM and not is_named
 
@@ -65,7 +65,7 @@ def sync(builder: DecisionBuilder, group: ClassicGroup, ticket: Ticket, request:
 
 
 def _has_memory(builder: DecisionBuilder, group: ClassicGroup, given: Mapping[str, bytes]) -> bool:
-    """Whether there is memory for an assignment; True if it is short, or not longer than before."""
+    """True if there is memory for an assignment, or it is short, or not longer than before."""
     before = sum(len(member.assignment) for member in group.members.values())
     size = sum(len(given.get(member_id, b"")) for member_id in group.members)
     return size <= max(before, len(group.members) * MEMBER_BYTES) or builder.takes(size - before)
@@ -87,7 +87,7 @@ def _refusal(group: ClassicGroup, request: Any) -> ErrorCode | None:
 
 
 def _differs(said: str | None, known: str | None) -> bool:
-    """Whether both are set and different (KIP-559); older clients send none."""
+    """True if both are set and different (KIP-559); older clients send none."""
     return said is not None and known is not None and said != known
 
 

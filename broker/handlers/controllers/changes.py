@@ -69,14 +69,14 @@ class FromTheWire(DecodedHandler):
         """Refuse requests in the name of `own_broker_id`, with one log line a minute.
 
         Args:
-            here: serves all other requests.
-            own_broker_id: id of the broker in this process.
-            clock: for the log lines.
-            is_active: whether this controller is the active one. Otherwise no request is refused
-                here, and `here` answers NOT_CONTROLLER. With mixed-up addresses, the broker in this
-                process can reach this controller instead of another, and must not conclude that its
-                id was taken over.
-            lone_tier: this node has a remote tier and no cluster secret. Then no other broker may
+            here: Serves all other requests.
+            own_broker_id: Id of the broker in this process.
+            clock: For the log lines.
+            is_active: Returns True if this controller is the active one. Otherwise no request is
+                refused here, and `here` answers NOT_CONTROLLER. With mixed-up addresses, the broker
+                in this process can reach this controller instead of another one. Then it must not
+                conclude that its id was taken over.
+            lone_tier: This node has a remote tier and no cluster secret. Then no other broker may
                 register, because tiers could not authenticate at each other's brokers.
         """
         self.api_key, self.versions = here.api_key, here.versions
@@ -113,15 +113,15 @@ class ChangeParts:
     """The parts of a controller that these handlers use.
 
     Attributes:
-        live: settings of this node; new topics get their defaults from it.
-        cluster: view of the newest committed image.
-        creation: creates topics.
-        submit: submits decisions if this node is the active controller.
-        brokers: registrations and heartbeats.
-        own_broker_id: the broker in this process, which does not use the network for its own
+        live: Settings of this node; new topics get their defaults from it.
+        cluster: View of the newest committed image.
+        creation: Creates topics.
+        submit: Submits decisions if this node is the active controller.
+        brokers: Registrations and heartbeats.
+        own_broker_id: The broker in this process, which does not use the network for its own
             requests; None: there is no broker.
-        clock: clock of the process.
-        settled: waits until this node's broker has removed the files of topics.
+        clock: Clock of the process.
+        settled: Waits until this node's broker has removed the files of topics.
     """
 
     live: LiveConfig

@@ -65,10 +65,10 @@ class EnvelopeHandler(DecodedHandler):
         """Serve inner requests.
 
         Args:
-            table: has the handlers.
-            metadata_end: returns the end offset (exclusive) of the metadata log in the image here.
-            decoding: decodes long requests.
-            clock: for the log lines.
+            table: Has the handlers.
+            metadata_end: Returns the end offset (exclusive) of the metadata log in the image here.
+            decoding: Decodes long requests.
+            clock: For the log lines.
         """
         self._table, self._metadata_end = table, metadata_end
         self._decoding, self._refusals = decoding, LimitedLog(clock)
@@ -188,7 +188,7 @@ async def _packed(header: RequestHeader, answer: Any) -> bytes:
 
 
 def _says_not_controller(key: ApiKey, answer: Any) -> Steps[bool]:
-    """Whether the answer, or a part of it, has an error because another controller is active."""
+    """True if the answer, or a part of it, has an error because another controller is active."""
     if key == ApiKey.DESCRIBE_QUORUM:
         return any(
             one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -15,8 +15,8 @@ class ControllerParts:
     """Parts for handlers of the controllers' listener.
 
     Attributes:
-        features: returns the features for ApiVersions.
-        table: the handlers; ApiVersions answers from it.
+        features: Returns the features for ApiVersions.
+        table: The handlers; ApiVersions answers from it.
     """
 
     identity: WireIdentity

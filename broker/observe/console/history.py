@@ -63,8 +63,8 @@ class History:
         """Keep a sample.
 
         Args:
-            at_ms: its time, monotonic.
-            totals: by name; an unknown one is left out.
+            at_ms: Its time, monotonic.
+            totals: By name; an unknown one is left out.
         """
         if not self._samples:
             self._began_ms = at_ms

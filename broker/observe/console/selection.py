@@ -53,9 +53,9 @@ def rank(found: PartitionFacts, lag: int, changed_ms: int) -> Rank:
     """Return the rank of a partition: lower comes first, and no two are equal.
 
     Args:
-        found: the partition.
-        lag: the largest of a group, in records; -1 where no group reads it.
-        changed_ms: from `Activity.note`.
+        found: The partition.
+        lag: The largest of a group, in records; -1 where no group reads it.
+        changed_ms: From `Activity.note`.
     """
     return (
         not found.problem,

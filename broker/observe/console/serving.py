@@ -55,11 +55,12 @@ _HEADERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Whether the page is served, and under which names.
+    """Access rules of the page.
 
     Attributes:
-        is_open: it is served at all.
-        hosts: names besides those of loopback, as `_canonical` writes them.
+        is_open: The page is served.
+        hosts: Names besides those of loopback under which it is served, as `_canonical` writes
+            them.
     """
 
     is_open: bool
@@ -70,7 +71,7 @@ class Access:
         """Make it from the settings.
 
         Args:
-            listener: host of the listener; "" and other wildcards are no name.
+            listener: Host of the listener; "" and other wildcards are no name.
             enable: `tidemark.console.enable`; None: only on loopback.
             hosts: `tidemark.console.hosts`.
         """
@@ -79,7 +80,7 @@ class Access:
         return cls(is_loopback(own) if enable is None else enable, frozenset(names))
 
     def allows(self, host: str) -> bool:
-        """Whether a Host header, as it was sent, names this node, with any port."""
+        """True if a Host header, as it was sent, names this node, with any port."""
         name = _name_of(host)
         return bool(name) and (is_loopback(name) or name in self.hosts)
 
@@ -121,16 +122,16 @@ class StateMaker:
     """Makes the state, at most once in `FRESH_MS`, in slices; requests meanwhile share it.
 
     Attributes:
-        source: the node; empty before it runs.
-        history: the last five minutes.
+        source: The node; empty before it runs.
+        history: The last five minutes.
     """
 
     def __init__(self, node: Callable[[], dict[str, Any]], clock: Clock) -> None:
         """Make nothing yet.
 
         Args:
-            node: returns identity and health of the node; small, called for each state.
-            clock: of the process.
+            node: Returns identity and health of the node; small, called for each state.
+            clock: Of the process.
         """
         self.source: Source = NothingYet()
         self.history = History()

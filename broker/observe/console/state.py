@@ -54,9 +54,9 @@ class Lags:
     """Committed offsets, as far as they were read.
 
     Attributes:
-        marks: by partition.
-        by_group: records that a group has not read, and the number of partitions with a known lag.
-        is_whole: all offsets were read.
+        marks: By partition.
+        by_group: Records that a group has not read, and the number of partitions with a known lag.
+        is_whole: All offsets were read.
     """
 
     marks: dict[Place, list[Mark]] = field(default_factory=dict)
@@ -104,10 +104,10 @@ def describe(
     """Make the value, except for health.
 
     Args:
-        source: the node.
-        activity: of the looks before this one; this one is noted in it.
-        history: the last five minutes.
-        now_ms: monotonic.
+        source: The node.
+        activity: Of the looks before this one; this one is noted in it.
+        history: The last five minutes.
+        now_ms: Monotonic.
     """
     pace = Pace()
     lags = yield from _lags(source, pace)

@@ -31,7 +31,7 @@ class Advance:
     """Moves the broker's wall clock forward.
 
     Attributes:
-        passes: work by the wall clock, by name, in the order in which it runs.
+        passes: Work by the wall clock, by name, in the order in which it runs.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -42,7 +42,7 @@ class Advance:
         """Move the clock by `ms` and answer when all passes are done.
 
         Raises:
-            ControlError: not a number of ms forward, or a pass takes too long.
+            ControlError: Not a number of ms forward, or a pass takes too long.
         """
         ms, clock = number_of(arguments, "ms"), self._clock
         if not isinstance(clock, ShiftedClock):

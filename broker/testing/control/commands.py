@@ -17,7 +17,7 @@ class ControlError(TidemarkError):
     """A command cannot be carried out; the message is one line for the caller.
 
     Attributes:
-        status: of HTTP, 400 to 499.
+        status: Of HTTP, 400 to 499.
     """
 
     def __init__(self, message: str, status: int = 400) -> None:
@@ -43,7 +43,7 @@ class ControlCommands:
         """Carry out a command.
 
         Raises:
-            ControlError: there is no such command, or it refuses.
+            ControlError: There is no such command, or it refuses.
         """
         handler = self._commands.get(name)
         if handler is None:
@@ -56,7 +56,7 @@ def text_of(arguments: Mapping[str, Any], name: str, default: Any = _NEEDED) -> 
     """Take a text from the arguments of a command.
 
     Raises:
-        ControlError: it is missing and has no default, or is something else.
+        ControlError: It is missing and has no default, or is something else.
     """
     return str(_value_of(arguments, name, str, default))
 
@@ -65,7 +65,7 @@ def number_of(arguments: Mapping[str, Any], name: str, default: Any = _NEEDED) -
     """Take a whole number from the arguments of a command.
 
     Raises:
-        ControlError: it is missing and has no default, or is something else.
+        ControlError: It is missing and has no default, or is something else.
     """
     return int(_value_of(arguments, name, int, default))
 

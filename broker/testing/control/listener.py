@@ -48,7 +48,7 @@ class ControlListener:
         """Listen.
 
         Raises:
-            OSError: the address cannot be bound.
+            OSError: The address cannot be bound.
         """
         await self._server.start()
         log.warning("taking commands, not for production: control_listener=%s", self.address)
@@ -90,12 +90,12 @@ async def open_control(
     """Start the control listener of a broker; returns its address, "" where it is off.
 
     Args:
-        config: settings.
-        commands: the commands that it carries out.
-        on_stop: called with the function that ends it.
+        config: Settings.
+        commands: The commands that it carries out.
+        on_stop: Called with the function that ends it.
 
     Raises:
-        ConfigError: the address cannot be bound.
+        ConfigError: The address cannot be bound.
     """
     address = config.control_listener
     if address is None:

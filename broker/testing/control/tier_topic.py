@@ -34,7 +34,7 @@ class TierTopic:
         """Tier a `topic`; answers by partition which offsets were copied, and the local start.
 
         Raises:
-            ControlError: there is no such topic, it is not tiered, or it takes too long.
+            ControlError: There is no such topic, it is not tiered, or it takes too long.
         """
         topic, timeout_ms = (
             text_of(arguments, "topic"),

@@ -50,9 +50,9 @@ class Entry:
     """A fault in the book.
 
     Attributes:
-        hits: their number; `last` has the newest of them.
-        roll: draws from the fault's rng.
-        is_removed: it was removed; requests that it delays continue.
+        hits: Their number; `last` has the newest of them.
+        roll: Draws from the fault's rng.
+        is_removed: It was removed; requests that it delays continue.
     """
 
     id: int
@@ -64,7 +64,7 @@ class Entry:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has had all its hits."""
+        """True if it has had all its hits."""
         return self.fault.count is not None and self.hits >= self.fault.count
 
     def hit(self, hit: Hit) -> None:
@@ -104,7 +104,7 @@ class FaultBook:
         """Put a fault in force.
 
         Raises:
-            FaultError: there are too many.
+            FaultError: There are too many.
         """
         if len(self._entries) >= FAULTS_MAX:
             raise FaultError(f"there are {FAULTS_MAX} faults, the most there can be: remove some")
@@ -117,7 +117,7 @@ class FaultBook:
         """The fault of that id.
 
         Raises:
-            FaultError: there is none.
+            FaultError: There is none.
         """
         entry = self._entries.get(fault_id)
         if entry is None:
@@ -128,7 +128,7 @@ class FaultBook:
         """Remove a fault.
 
         Raises:
-            FaultError: there is none of that id.
+            FaultError: There is none of that id.
         """
         entry = self.get(fault_id)
         del self._entries[fault_id]
@@ -153,15 +153,15 @@ class FaultBook:
         ]
 
     def needs_names(self, api_key: int, client_id: str) -> bool:
-        """Whether some fault that may hit a client's request asks for a topic."""
+        """True if some fault that may hit a client's request asks for a topic."""
         return any(one.fault.topic is not None for one in self.in_force(api_key, client_id))
 
     def decide(self, facts: Facts, now_ms: int) -> Decision | None:
         """Return the effect on a request, and count its hits.
 
         Args:
-            facts: with `named` where `needs_names` is true.
-            now_ms: wall clock, for the hits.
+            facts: With `named` where `needs_names` is true.
+            now_ms: Wall clock, for the hits.
 
         Returns:
             None where no fault hits it.
@@ -190,7 +190,7 @@ def _falls(entry: Entry) -> bool:
 
 
 def matches(fault: RequestFault, facts: Facts) -> bool:
-    """Whether a request of the fault's API has its client id, topic and partition."""
+    """True if a request of the fault's API has its client id, topic and partition."""
     if fault.client_id is not None and fault.client_id != facts.client_id:
         return False
     if fault.topic is None:

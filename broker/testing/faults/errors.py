@@ -1,9 +1,9 @@
 """Answers with errors: made of the request alone, in the shape of its API and version.
 
 A request is split in two: the part that errors stand for, which is not served, and the rest, which
-is. An error without a topic stands for the whole request. Its code is at the top of the answer
-where the API has one there, else in each element of its outermost list with a code. An error with a
-topic stands for the elements of this topic.
+is. An error without a topic stands for the whole request. Its code is at the top of the answer if
+the API has one there. Otherwise it is in each element of the outermost list with a code. An error
+with a topic stands for the elements of this topic.
 """
 
 import copy
@@ -50,8 +50,8 @@ class Split:
     """A request that is hit by errors, in two parts.
 
     Attributes:
-        answer: to the part that is not served; the whole answer where `rest` is None.
-        rest: the request that is served, None where nothing is left of it.
+        answer: To the part that is not served; the whole answer where `rest` is None.
+        rest: The request that is served, None where nothing is left of it.
     """
 
     answer: Any
@@ -85,8 +85,8 @@ class ErrorAnswers:
         """Remove the part of a request that errors stand for.
 
         Args:
-            request: decoded; it is not changed.
-            errors: faults that hit it, in their order; not empty.
+            request: Decoded; it is not changed.
+            errors: Faults that hit it, in their order; not empty.
         """
         top = self._top(errors[0])
         if top is not None:
@@ -198,9 +198,10 @@ class ErrorAnswers:
         """Join the answer to the rest with that of the part that was not served.
 
         Args:
-            served: the answer to the rest.
-            errors: those of the split: they also hit topics that a request for all did not name.
-            failed: the answer of the part that was not served.
+            served: The answer to the rest.
+            errors: The errors of the split; they also hit topics that a request for all topics did
+                not name.
+            failed: The answer of the part that was not served.
         """
         level = self._level
         assert level is not None
@@ -242,9 +243,9 @@ def _entry_for(errors: Sequence[Entry], topic: str | None, partition: int | None
     """The first error that stands for an element as a whole.
 
     Args:
-        errors: in their order.
-        topic: of the element or around it, None if there is none.
-        partition: of the element, None if it is no partition.
+        errors: In their order.
+        topic: Of the element or around it, None if there is none.
+        partition: Of the element, None if it is no partition.
     """
     for entry in errors:
         fault: RequestFault = entry.fault

@@ -21,9 +21,9 @@ def splice(parts: Sequence[object], failed: Any, version: int) -> list[object]:
     """Add the topics of one answer to another.
 
     Args:
-        parts: the body of an answer as `broker.handlers.fetch_codec` makes it.
-        failed: an answer with the topics to be added.
-        version: of both.
+        parts: The body of an answer as `broker.handlers.fetch_codec` makes it.
+        failed: An answer with the topics to be added.
+        version: Of both.
     """
     extra = codec.response(ApiKey.FETCH).encode(failed, version)
     count_at = 10 if version >= _SESSIONS_SINCE else 4

@@ -36,7 +36,7 @@ class Interceptor:
     """Applies the book's decisions to requests.
 
     Attributes:
-        on_hit: called when faults were hit.
+        on_hit: Called when faults were hit.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class Interceptor:
         """Hit nothing yet.
 
         Args:
-            book: the faults in force.
-            name_of: finds a topic by its id.
-            ports: clock, scheduler.
-            spared_listener: of the brokers alone; requests on it are never hit.
+            book: The faults in force.
+            name_of: Finds a topic by its id.
+            ports: Clock, scheduler.
+            spared_listener: Of the brokers alone; requests on it are never hit.
         """
         self._book, self._name_of, self._spared_listener = book, name_of, spared_listener
         self._clock, self._scheduler = ports.clock, ports.scheduler
@@ -75,11 +75,11 @@ class Interceptor:
         return decision
 
     def names_matter(self, api_key: int, client_id: str) -> bool:
-        """Whether a request must be decoded to find the faults that hit it."""
+        """True if a request must be decoded to find the faults that hit it."""
         return self._book.needs_names(api_key, client_id)
 
     def has_errors(self, api_key: int, client_id: str) -> bool:
-        """Whether a request may be answered with an error."""
+        """True if a request may be answered with an error."""
         in_force = self._book.in_force(api_key, client_id)
         return any(one.fault.error is not None for one in in_force)
 

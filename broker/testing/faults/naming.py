@@ -17,15 +17,15 @@ class Named:
     """The topics and partitions of a request.
 
     Attributes:
-        topics: by name, each with its partitions; None as the partition of a topic without any.
-        names_all: it asks for all topics.
+        topics: By name, each with its partitions; None as the partition of a topic without any.
+        names_all: It asks for all topics.
     """
 
     topics: frozenset[tuple[str, int | None]] = frozenset()
     names_all: bool = False
 
     def includes(self, topic: str, partition: int | None) -> bool:
-        """Whether the request is about this topic, and about this partition of it if one is given.
+        """True if the request is about this topic, and about this partition of it if one is given.
 
         A request that names a topic without partitions is about all of them.
         """

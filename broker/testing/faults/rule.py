@@ -46,7 +46,7 @@ class RequestFault:
         client_id: Only requests with this client id are hit.
         error: The code of the answer; the part that it stands for is not served.
         delay_ms: The request waits this long first, and so do later ones on its connection.
-        cut: Whether and when the connection ends without an answer.
+        cut: Point at which the connection ends without an answer, if it does.
         count: Hits until the fault is over, None: until it is removed.
         probability: Of a hit, above 0 and at most 1.
         seed: Of the rng that decides where `probability` is below 1.
@@ -85,12 +85,12 @@ def parse(said: Mapping[str, Any], served: Collection[int]) -> RequestFault:
     """Read a fault in the form of a command.
 
     Args:
-        said: fields of `RequestFault` by name: `api` as Kafka's name (Produce, LIST_OFFSETS) or its
+        said: Fields of `RequestFault` by name: `api` as Kafka's name (Produce, LIST_OFFSETS) or its
             number, `error` as Kafka's name or its number.
-        served: numbers of the APIs that this broker serves.
+        served: Numbers of the APIs that this broker serves.
 
     Raises:
-        FaultError: a field is unknown or wrong, or the fields contradict each other.
+        FaultError: A field is unknown or wrong, or the fields contradict each other.
     """
     known = {one.name for one in fields(RequestFault)}
     unknown = sorted(set(said) - known)
@@ -172,7 +172,7 @@ def text_of(said: Mapping[str, Any], name: str) -> str | None:
     """A field that is a text, None where it is absent.
 
     Raises:
-        FaultError: it is something else, or empty.
+        FaultError: It is something else, or empty.
     """
     value = said.get(name)
     if value is None or (isinstance(value, str) and value):
@@ -184,7 +184,7 @@ def whole_of(said: Mapping[str, Any], name: str, low: int, high: int) -> int | N
     """A field that is a whole number from `low` to `high`, both inclusive; None where it is absent.
 
     Raises:
-        FaultError: it is something else.
+        FaultError: It is something else.
     """
     value = said.get(name)
     if value is None:
@@ -198,7 +198,7 @@ def probability_of(said: Mapping[str, Any]) -> float:
     """The field `probability`, 1 where it is absent.
 
     Raises:
-        FaultError: it is no number above 0 and at most 1.
+        FaultError: It is no number above 0 and at most 1.
     """
     value = said.get("probability")
     if value is None:

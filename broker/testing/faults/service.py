@@ -5,7 +5,7 @@
     faults.remove     id -> the fault with its hits
     faults.clear      -> {"removed": [...]}
     faults.list       -> {"faults": [...]}
-    faults.wait       id, hits, timeout_ms -> the fault; "reached": whether it has so many hits
+    faults.wait       id, hits, timeout_ms -> the fault; "reached": true if it has so many hits
 
 A fault in an answer has its fields, its number of hits, the newest of them, and whether it is over.
 """
@@ -46,12 +46,12 @@ class FaultService:
         """Put nothing in force yet.
 
         Args:
-            dispatcher: of clients' requests.
-            served: numbers of the APIs that clients are served.
-            name_of: finds a topic by its id.
+            dispatcher: Of clients' requests.
+            served: Numbers of the APIs that clients are served.
+            name_of: Finds a topic by its id.
             tier: None without a remote tier.
-            ports: clock, scheduler.
-            spared_listener: of the brokers alone; requests on it are never hit.
+            ports: Clock, scheduler.
+            spared_listener: Of the brokers alone; requests on it are never hit.
         """
         self._dispatcher, self._served, self._tier = dispatcher, served, tier
         self._clock, self._scheduler = ports.clock, ports.scheduler

@@ -122,11 +122,11 @@ def element_of(struct: StructType, attribute: str) -> StructType:
 
 
 def has_field(struct: StructType, attribute: str, version: int) -> bool:
-    """Whether a struct has a field in a version."""
+    """True if a struct has a field in a version."""
     return any(one.attribute == attribute and version in one.versions for one in struct.fields)
 
 
 def has_top_code(api_key: int, version: int) -> bool:
-    """Whether an answer has a code at its top that stands for the whole request."""
+    """True if an answer has a code at its top that stands for the whole request."""
     is_special = shape_of(api_key).top_is_special
     return not is_special and has_field(codec.response(api_key).struct, "error_code", version)

@@ -29,7 +29,7 @@ def parse_store_fault(said: Mapping[str, Any]) -> StoreFault:
         The fault, without its number.
 
     Raises:
-        FaultError: a field is unknown or wrong, or the fields contradict each other.
+        FaultError: A field is unknown or wrong, or the fields contradict each other.
     """
     unknown = sorted(set(said) - _FIELDS)
     if unknown:

@@ -7,8 +7,8 @@ most), with ` / ` before the list in its elements. A list has these columns:
 
     asked>answered  attributes of the list in the request and in the answer; one if they are equal
     kind            of what its elements name: `topic`, `partition`, `resource`, or `-`
-    keys            attributes that say which element is meant, `asked>answered`; nothing before
-                    `>` is the element itself, a plain name or number; `-`: the order says it
+    keys            attributes that identify the element, `asked>answered`. Nothing before `>` is
+                    the element itself, a plain name or number; `-`: the order identifies it
     0-7  8+         versions, when not all
 
 `also` begins a last line of what else holds, by the attributes of `broker.testing.faults.shapes`.

@@ -37,8 +37,8 @@ def activation_records(
     """Wrap the records of `bootstrap.checkpoint` as Kafka does.
 
     Args:
-        bootstrap: features first, then credentials, as the format step wrote them.
-        min_insync_replicas: the broker's `min.insync.replicas`. It becomes the cluster-wide default
+        bootstrap: Features first, then credentials, as the format step wrote them.
+        min_insync_replicas: The broker's `min.insync.replicas`. It becomes the cluster-wide default
             if eligible leader replicas are finalised, because ELR depends on it.
 
     Returns:
@@ -70,8 +70,8 @@ class Beginning(NamedTuple):
     """Start of a term.
 
     Attributes:
-        image: image for the first decision; it ends at the log's end.
-        data: a batch to append first; None if no transaction is open.
+        image: Image for the first decision; it ends at the log's end.
+        data: A batch to append first; None if no transaction is open.
     """
 
     image: MetadataImage
@@ -82,8 +82,8 @@ def begin_term(image: MetadataImage, place: BatchPlace) -> Beginning:
     """Abort the transaction that the previous controller left open, if any.
 
     Args:
-        image: the newest one, with all records that count.
-        place: of the next batch; all records before it are applied.
+        image: The newest one, with all records that count.
+        place: Of the next batch; all records before it are applied.
     """
     end_offset = place.base_offset
     if image.provenance.end_offset == end_offset:
@@ -95,7 +95,7 @@ def begin_term(image: MetadataImage, place: BatchPlace) -> Beginning:
 
 
 def is_blank(image: MetadataImage) -> bool:
-    """Whether no record ever took effect."""
+    """True if no record ever took effect."""
     return replace(image, provenance=EMPTY_IMAGE.provenance) == EMPTY_IMAGE
 
 

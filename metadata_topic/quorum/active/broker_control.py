@@ -44,7 +44,7 @@ class BrokerControl:
     """Registrations, heartbeats and sessions of brokers; inactive outside of a term.
 
     Attributes:
-        election_defaults: election settings in this controller's properties.
+        election_defaults: Election settings in this controller's properties.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class BrokerControl:
         """Register as a watcher of the controller's terms.
 
         Args:
-            loop: takes the decisions.
-            world: ports of the controller.
-            cluster_id: of this cluster.
+            loop: Takes the decisions.
+            world: Ports of the controller.
+            cluster_id: Of this cluster.
             session_timeout_ms: `broker.session.timeout.ms`.
-            kraft_version: returns the finalised level, which is not in the image.
-            own_broker_id: the broker in this process. It stops together with this controller, so
+            kraft_version: Returns the finalised level, which is not in the image.
+            own_broker_id: The broker in this process. It stops together with this controller, so
                 its heartbeats begin no session.
         """
         self._loop = loop
@@ -102,7 +102,7 @@ class BrokerControl:
 
     @property
     def is_active(self) -> bool:
-        """Whether this node's controller takes decisions."""
+        """True if this node's controller takes decisions."""
         return self._sessions is not None
 
     # -- registrations --------------------------------------------------------------------------
@@ -119,13 +119,13 @@ class BrokerControl:
     ) -> None:
         """Register a broker, fenced; the response is its broker epoch.
 
-        Replicas that it `found` are assigned in the same decision: once a broker is registered as
-        one that keeps the order of `directories`, it must not have served unassigned replicas. The
-        broker in this process skips the checks, because the start of its node has made them.
-        `free_descriptors` as in `Heartbeat`, before this incarnation has read any metadata.
+        Replicas that it `found` are assigned in the same decision. A broker that is registered with
+        `directories_assigned_from` must not have served unassigned replicas. The broker in this
+        process skips the checks, because the start of its node has made them. `free_descriptors`
+        has the meaning of `Heartbeat`, before this incarnation has read any metadata.
 
-        `done` may get, besides the errors of `ControllerLoop.submit`: InconsistentClusterIdError,
-        DuplicateBrokerRegistrationError, UnsupportedFeatureError, InvalidRegistrationError.
+        Besides the errors of `ControllerLoop.submit`, `done` may get InconsistentClusterIdError,
+        DuplicateBrokerRegistrationError, UnsupportedFeatureError, and InvalidRegistrationError.
         """
         sessions = self._sessions
 

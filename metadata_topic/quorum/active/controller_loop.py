@@ -39,7 +39,7 @@ class ControllerLoop:
     """The controller of one node, active or not.
 
     Attributes:
-        image: the newest committed image that is applied here.
+        image: The newest committed image that is applied here.
     """
 
     def __init__(self, world: ControllerWorld) -> None:
@@ -60,7 +60,7 @@ class ControllerLoop:
 
     @property
     def is_active(self) -> bool:
-        """Whether this node takes decisions."""
+        """True if this node takes decisions."""
         return self._term is not None
 
     @property
@@ -99,8 +99,8 @@ class ControllerLoop:
         """Take the image that readers of this node now have.
 
         Args:
-            image: ends at `offset`, or earlier if a metadata transaction is open.
-            offset: committed records up to here (exclusive) have been read.
+            image: Ends at `offset`, or earlier if a metadata transaction is open.
+            offset: Committed records up to here (exclusive) have been read.
         """
         self.image, self._applied = image, offset
         self._continue()
@@ -186,14 +186,14 @@ class ControllerLoop:
         """Take a decision, and commit it.
 
         Args:
-            decide: a controller function on the newest decided image, at once or in steps.
-            done: called once, perhaps before this returns; must not raise. With `Done` the
+            decide: A controller function on the newest decided image, at once or in steps.
+            done: Called once, perhaps before this returns; must not raise. With `Done` the
                 decision is committed and visible on this node. `Failed` has the error of `decide`,
                 NotControllerError (41), ControllerOverloadedError (41) or DecisionTimedOut (7).
-            timeout_ms: until `done` must be called; 0 or less for the default. A decision in
+            timeout_ms: Until `done` must be called; 0 or less for the default. A decision in
                 progress at that time is still completed.
-            placed: see `Decision`; not called if `decide` raises.
-            is_own: the controller's own decision, never refused for overload.
+            placed: See `Decision`; not called if `decide` raises.
+            is_own: The controller's own decision, never refused for overload.
         """
         term = self._term
         if term is None:

@@ -61,10 +61,10 @@ class ControllerMetrics:
         """Make the gauges.
 
         Args:
-            is_active: whether this node takes decisions.
-            applied: returns offset, timestamp and age in ms of the last record applied here; on
+            is_active: True if this node takes decisions.
+            applied: Returns offset, timestamp and age in ms of the last record applied here; on
                 the active controller also of one that is not committed.
-            committed: returns the offset of the last committed record.
+            committed: Returns the offset of the last committed record.
         """
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
             "ActiveControllerCount": ("Whether this node is the controller.", is_active),

@@ -20,8 +20,8 @@ _FLUSH_POLL_MS: Final = 2
 class Gathered:
     """Contiguous batches that are not appended yet.
 
-    Each decision keeps its own batches: an image ends at the end of a decision, never inside a
-    batch, and a broker epoch is the offset of its own record.
+    Each decision keeps its own batches, because an image ends at the end of a decision, never
+    inside a batch. Besides, a broker epoch is the offset of its own record.
     """
 
     __slots__ = ("_data", "_facts")
@@ -81,8 +81,8 @@ class DecisionAppends:
     """Gathers and appends batches in one term; on the loop's thread.
 
     Attributes:
-        end_offset: end of the last append (exclusive); 0 before the first.
-        wrote_ms: time of the last append, or of the begin of the term.
+        end_offset: End of the last append (exclusive); 0 before the first.
+        wrote_ms: Time of the last append, or of the begin of the term.
     """
 
     def __init__(self, world: ControllerWorld, epoch: int, listener: AppendListener) -> None:
@@ -100,12 +100,12 @@ class DecisionAppends:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all batches are appended."""
+        """True if all batches are appended."""
         return not self._gathered
 
     @property
     def _is_committing(self) -> bool:
-        """Whether an append is not committed yet."""
+        """True if an append is not committed yet."""
         return self._ready < self.end_offset
 
     def add(self, data: bytearray) -> None:

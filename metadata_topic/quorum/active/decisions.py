@@ -39,15 +39,15 @@ class Decision(Generic[R]):
     """One decision; its caller gets exactly one outcome.
 
     Attributes:
-        decide: see `Decide`.
-        placed: called with the first offset after the decision, once its place in the log is
+        decide: See `Decide`.
+        placed: Called with the first offset after the decision, once its place in the log is
             known and before the next decision.
-        outcome: answer for the time when `end_offset` is committed; None until it is decided.
-        end_offset: everything below (exclusive) must be committed before the answer.
-        elections, unclean_elections: number of partitions that get another leader by it.
-        size_bytes: of its records in the log, 0 for a decision without any.
-        asked_ms, placed_ms: times of the request and of its place, by the monotonic clock.
-        timer: ends the wait of its caller; set by the queue.
+        outcome: Answer for the time when `end_offset` is committed; None until it is decided.
+        end_offset: Everything below (exclusive) must be committed before the answer.
+        elections, unclean_elections: Number of partitions that get another leader by it.
+        size_bytes: Of its records in the log, 0 for a decision without any.
+        asked_ms, placed_ms: Times of the request and of its place, by the monotonic clock.
+        timer: Ends the wait of its caller; set by the queue.
     """
 
     __slots__ = (

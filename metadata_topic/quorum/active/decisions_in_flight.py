@@ -34,8 +34,8 @@ class WaitingDecisions:
         """Queue a decision.
 
         Args:
-            decision: the request.
-            timeout_ms: longest wait of its caller; None without a caller.
+            decision: The request.
+            timeout_ms: Longest wait of its caller; None without a caller.
         """
         self._number += 1
         self._waiting[self._number] = decision
@@ -67,7 +67,7 @@ class DecisionsInFlight:
     A decision without records waits as well: its answer may depend on earlier decisions.
 
     Attributes:
-        uncommitted_bytes: of the records of all that are in flight.
+        uncommitted_bytes: Of the records of all that are in flight.
     """
 
     __slots__ = ("_clock", "_in_flight", "_metrics", "_ready", "uncommitted_bytes")

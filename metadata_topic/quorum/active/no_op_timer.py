@@ -21,9 +21,9 @@ def ms_before_no_op(
     Source: KIP-835.
 
     Args:
-        audience: other voters and observers, as of now.
-        last_write_ms: time of the leader's last append, or of the begin of its term.
-        now_ms: by the same clock.
+        audience: Other voters and observers, as of now.
+        last_write_ms: Time of the leader's last append, or of the begin of its term.
+        now_ms: By the same clock.
         interval_ms: `metadata.max.idle.interval.ms`.
 
     Returns:
@@ -54,10 +54,10 @@ class NoOpTimer:
         """Take the parts; `start` makes the first check.
 
         Args:
-            world: has the audience.
-            wrote_ms: returns the time of the leader's last append, or of the begin of its term.
-            is_idle: whether no append is in progress.
-            write: writes a NoOp record.
+            world: Has the audience.
+            wrote_ms: Returns the time of the leader's last append, or of the begin of its term.
+            is_idle: True if no append is in progress.
+            write: Writes a NoOp record.
         """
         self._world = world
         self._wrote_ms, self._is_idle, self._write = wrote_ms, is_idle, write

@@ -19,8 +19,8 @@ class Audience:
     """Other replicas that follow the log.
 
     Attributes:
-        has_other_voters: there are voters besides this node.
-        observer_seen_ms: time of the last fetch by an observer, by the monotonic clock; None:
+        has_other_voters: There are voters besides this node.
+        observer_seen_ms: Time of the last fetch by an observer, by the monotonic clock; None:
             never.
     """
 
@@ -41,7 +41,7 @@ class ControllerLog(Protocol):
         ...
 
     def must_flush(self, more_bytes: int) -> bool:
-        """Whether an append of this many bytes must wait for a flush in progress."""
+        """True if an append of this many bytes must wait for a flush in progress."""
         ...
 
     def log_end(self) -> int:
@@ -71,15 +71,15 @@ class ControllerSettings:
 
     Attributes:
         append_linger_ms: `controller.quorum.append.linger.ms`.
-        max_batch_bytes: limit of a batch; that many gathered bytes are appended at once.
-        decisions_max: limit of decisions that wait or are not committed yet; more are refused.
-        uncommitted_bytes_max: no decision is taken while more bytes than this are not committed.
+        max_batch_bytes: Limit of a batch; that many gathered bytes are appended at once.
+        decisions_max: Limit of decisions that wait or are not committed yet; more are refused.
+        uncommitted_bytes_max: No decision is taken while more bytes than this are not committed.
         max_idle_interval_ms: `metadata.max.idle.interval.ms`; 0: no NoOp records.
-        bootstrap: records of `bootstrap.checkpoint`, written if the log has none yet.
-        bootstrap_problem: why they cannot be read; a controller that needs them resigns.
-        election_defaults: election settings in this controller's properties; its
+        bootstrap: Records of `bootstrap.checkpoint`, written if the log has none yet.
+        bootstrap_problem: Why they cannot be read; a controller that needs them resigns.
+        election_defaults: Election settings in this controller's properties; its
             `min.insync.replicas` also goes into the bootstrap records.
-        registration: of this controller; None: it does not register.
+        registration: Of this controller; None: it does not register.
         unclean_election_interval_ms: `unclean.leader.election.interval.ms`.
         rebalance_interval_ms: `leader.imbalance.check.interval.seconds`; 0: leadership does not
             return to the preferred replicas by itself.
@@ -103,8 +103,8 @@ class ControllerWorld:
     """Ports of the controller.
 
     Attributes:
-        resign: gives up leadership of the quorum, for the reason given.
-        audience: returns the replicas that would read a NoOp record.
+        resign: Gives up leadership of the quorum, for the reason given.
+        audience: Returns the replicas that would read a NoOp record.
     """
 
     log: ControllerLog

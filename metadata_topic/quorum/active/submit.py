@@ -29,9 +29,9 @@ async def wait_for_all(
     """Wait until all tasks are done or the time is over; cancels no task, raises nothing.
 
     Args:
-        tasks: to wait for.
-        timeout_ms: longest wait, by the scheduler's clock.
-        scheduler: runs the timeout.
+        tasks: To wait for.
+        timeout_ms: Longest wait, by the scheduler's clock.
+        scheduler: Runs the timeout.
     """
     everything = asyncio.ensure_future(asyncio.wait(set(tasks)))
     late = asyncio.get_running_loop().create_future()
@@ -68,7 +68,7 @@ class SubmittedDecisions:
     """Keeps the decisions that are not answered yet, also after their callers are cancelled.
 
     Attributes:
-        under_way: one task per decision; a shutdown waits for them.
+        under_way: One task per decision; a shutdown waits for them.
     """
 
     __slots__ = ("under_way",)

@@ -51,9 +51,9 @@ class ControllerTerm:
     """The decisions of one term.
 
     Attributes:
-        epoch: of the quorum.
-        decided: the newest decided image.
-        is_over: the term has ended.
+        epoch: Of the quorum.
+        decided: The newest decided image.
+        is_over: The term has ended.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class ControllerTerm:
         """Begin a term; `begin` takes its first decisions.
 
         Args:
-            world: ports of the controller.
-            epoch: of the quorum, led by this node.
-            image: has all records before the log's end, except those of an open transaction.
-            fail: called with the reason if the term cannot continue.
+            world: Ports of the controller.
+            epoch: Of the quorum, led by this node.
+            image: Has all records before the log's end, except those of an open transaction.
+            fail: Called with the reason if the term cannot continue.
         """
         self.epoch = epoch
         self.decided = image
@@ -96,7 +96,7 @@ class ControllerTerm:
 
     @property
     def is_appended(self) -> bool:
-        """Whether all decisions taken are in the log."""
+        """True if all decisions taken are in the log."""
         return self._appends.is_empty
 
     # -- begin and end --------------------------------------------------------------------------
@@ -292,8 +292,8 @@ class ControllerTerm:
         """Answer decisions that are committed and visible.
 
         Args:
-            ready: everything below (exclusive) is committed, and applied on this node.
-            image: the newest one that is applied here.
+            ready: Everything below (exclusive) is committed, and applied on this node.
+            image: The newest one that is applied here.
         """
         is_quiet = self._appends.is_empty and self._steps is None
         if is_quiet and image.provenance.end_offset == self.decided.provenance.end_offset:

@@ -24,8 +24,8 @@ class Answers:
         """Take the parts.
 
         Args:
-            world: its log and snapshots are read, on the pool `log-reads` where that may wait.
-            leads: whether this replica leads an epoch now.
+            world: Its log and snapshots are read, on the pool `log-reads` where that may wait.
+            leads: True if this replica leads an epoch now.
         """
         self._log, self._snapshots = world.log, world.snapshots
         self._scheduler = world.ports.scheduler

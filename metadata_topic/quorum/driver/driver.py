@@ -6,10 +6,10 @@
     driver.propose(batches, data, epoch)             # from the active controller
     driver.close(done)
 
-On the loop's thread only, without asyncio: the simulator runs the same code. Work that waits for
-the disk runs on a pool, votes in one queue (`QuorumStateWriter`), the log in another (`log_work`),
-so that neither delays the other. A message is sent once the vote or epoch that it depends on is
-durable, and waits for nothing else (`outgoing_messages`).
+It runs on the loop's thread only, without asyncio: the simulator runs the same code. Work that
+waits for the disk runs on a pool. Votes (`QuorumStateWriter`) and the log (`log_work`) have
+separate queues, so that neither delays the other. A message is sent once the vote or epoch that it
+depends on is durable, and waits for nothing else (`outgoing_messages`).
 
 The core is never entered twice: events during a step wait for its end. The listener is called after
 the step, one event at a time; it may propose and close from there.
@@ -80,9 +80,9 @@ class RaftDriver:
     """Runs one Raft core; on the loop's thread.
 
     Attributes:
-        core: the replica; read it, never step it.
-        metrics: of the replica.
-        failure: error that ended the replica; None while it runs.
+        core: The replica; read it, never step it.
+        metrics: Of the replica.
+        failure: Error that ended the replica; None while it runs.
     """
 
     def __init__(self, core: RaftCore, world: DriverWorld) -> None:
@@ -140,7 +140,7 @@ class RaftDriver:
             False: this node does not lead `epoch`, or its log does not end where the batches begin.
 
         Raises:
-            KafkaError: nothing was written, for a lack of descriptors or memory; the log takes
+            KafkaError: Nothing was written, for a lack of descriptors or memory; the log takes
                 further appends.
         """
         can_append = self._leads(epoch) and not self._is_stepping and not self._is_over

@@ -68,11 +68,11 @@ class LogWork:
         """Take the parts.
 
         Args:
-            world: has the log and the snapshots to change.
-            metrics: get the counts and durations.
-            queue: runs the work that the core waits for.
-            line_queue: makes lines of the note durable, apart from the other work.
-            handle: called on the loop with the result of an effect.
+            world: Has the log and the snapshots to change.
+            metrics: Get the counts and durations.
+            queue: Runs the work that the core waits for.
+            line_queue: Makes lines of the note durable, apart from the other work.
+            handle: Called on the loop with the result of an effect.
         """
         self._log, self._snapshots = world.log, world.snapshots
         self._clock, self._scheduler = world.ports.clock, world.ports.scheduler
@@ -86,7 +86,7 @@ class LogWork:
         """Execute an effect, or queue it.
 
         Raises:
-            KafkaError, OSError: an append failed.
+            KafkaError, OSError: An append failed.
         """
         match effect:
             case AppendEpochStart():

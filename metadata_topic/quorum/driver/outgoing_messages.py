@@ -33,9 +33,9 @@ class OutgoingMessages:
         """Begin with an empty queue and no durable state.
 
         Args:
-            world: has the transport for requests.
-            answers: has the respondents of received requests.
-            answered: called once for each request sent, with its answer or without any.
+            world: Has the transport for requests.
+            answers: Has the respondents of received requests.
+            answered: Called once for each request sent, with its answer or without any.
         """
         self._transport, self._scheduler = world.transport, world.ports.scheduler
         self._rng = world.ports.rng

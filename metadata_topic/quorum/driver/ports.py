@@ -25,10 +25,10 @@ class Transport(Protocol):
         """Send a request.
 
         Args:
-            to: the receiver.
-            request: the message.
+            to: The receiver.
+            request: The message.
             timeout_ms: `done` is called within this time.
-            done: called once on the loop, never before `send` returns; None: no answer came.
+            done: Called once on the loop, never before `send` returns; None: no answer came.
         """
         ...
 
@@ -95,12 +95,12 @@ class DriverWorld:
     """Ports of the driver.
 
     Attributes:
-        log: the metadata log, opened.
-        state_file: quorum-state.
-        snapshots: on this node's disk.
-        transport: to the other replicas.
-        listener: receives changes.
-        ports: the pool `log-commit` makes votes and the log durable, `log-reads` reads what is not
+        log: The metadata log, opened.
+        state_file: Quorum-state.
+        snapshots: On this node's disk.
+        transport: To the other replicas.
+        listener: Receives changes.
+        ports: The pool `log-commit` makes votes and the log durable, `log-reads` reads what is not
             in memory.
     """
 

@@ -90,7 +90,7 @@ def parse_quorum_state(data: bytes) -> ElectionState:
     """Decode the file's content, of either version, with or without our checksum.
 
     Raises:
-        QuorumStateError: unknown version, or wrong fields or checksum.
+        QuorumStateError: Unknown version, or wrong fields or checksum.
     """
     try:
         fields = json.loads(_without_checksum(data))
@@ -124,7 +124,7 @@ class QuorumStateFile:
         """Return the last persisted state; the initial one if there is no file.
 
         Raises:
-            QuorumStateError: the file cannot be read.
+            QuorumStateError: The file cannot be read.
         """
         return self.find() or ElectionState()
 
@@ -132,7 +132,7 @@ class QuorumStateFile:
         """Return the last persisted state; None if there is no file.
 
         Raises:
-            QuorumStateError: the file cannot be read.
+            QuorumStateError: The file cannot be read.
         """
         try:
             data = self._disk.read_file(self._path)
@@ -158,7 +158,7 @@ class QuorumStateWriter:
     """Writes states one after the other; used from the loop's thread only.
 
     A write of `quorum-state` takes an fsync. Of the states that arrive meanwhile only the newest is
-    written: it includes the others, as the core never takes back a vote or an epoch.
+    written. It includes the others, because the core never takes back a vote or an epoch.
     """
 
     def __init__(
@@ -168,8 +168,8 @@ class QuorumStateWriter:
 
         Args:
             file: `quorum-state`.
-            queue: has no other work.
-            persisted: called on the loop with the number of an effect; all effects of lower numbers
+            queue: Has no other work.
+            persisted: Called on the loop with the number of an effect; all effects of lower numbers
                 are durable, too.
         """
         self._file, self._queue, self._persisted = file, queue, persisted

@@ -25,10 +25,10 @@ class RaftMetrics:
     """Metrics of one replica.
 
     Attributes:
-        fsync_ms: duration of fsyncs of the log.
-        commit_ms: from an append here, as leader, to its commit.
-        apply_ms: from the arrival of a commit to an image with it.
-        busy_ms: duration of each step of the replica.
+        fsync_ms: Duration of fsyncs of the log.
+        commit_ms: From an append here, as leader, to its commit.
+        apply_ms: From the arrival of a commit to an image with it.
+        busy_ms: Duration of each step of the replica.
     """
 
     def __init__(self, registry: Registry, clock: Clock) -> None:

@@ -1,12 +1,14 @@
 """Batches of the metadata log and its snapshots.
 
-As Kafka writes them: uncompressed, CreateTime, one timestamp for all records of a batch, the leader
-epoch in every header. Control batches may hold several control records: the first batch of an epoch
-has LEADER_CHANGE and, once, the voters; the first of a snapshot its header and the voters.
+They are as Kafka writes them: uncompressed, CreateTime, one timestamp for all records of a batch,
+the leader epoch in every header. A control batch may have several control records. The first batch
+of an epoch has LEADER_CHANGE and, once, the voters. The first batch of a snapshot has its header
+and the voters.
 
-Each batch of our log has the flushed end of the log at the time of its begin: the distance below
-the batch is in the header's base sequence, which is unused without a producer id and covered by the
-checksum. -1, as Kafka writes, means unknown. See docs/decisions/a-batch-knows-the-flushed-end.md.
+Each batch of our log has the flushed end of the log at the time of its making. The header's base
+sequence has the distance from there to the batch. It is unused without a producer id, and the
+checksum covers it. The value -1, which Kafka writes, means unknown. See
+docs/decisions/a-batch-knows-the-flushed-end.md.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -128,8 +130,8 @@ def read_batches(data: Buffer) -> Iterator[Batch]:
     """Decode contiguous batches.
 
     Raises:
-        CorruptBatchError: at the first cut or damaged batch.
-        UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError: this version cannot
+        CorruptBatchError: At the first cut or damaged batch.
+        UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError: This version cannot
             read a record.
     """
     for position, header in whole_batches(data):
@@ -144,7 +146,7 @@ def known_controls(records: Iterable[Record]) -> Iterator[Control]:
     """Decode control records, except those of unknown types.
 
     Raises:
-        InvalidRecordError, MalformedMessageError: as `decode_control`.
+        InvalidRecordError, MalformedMessageError: From `decode_control`.
     """
     return (decode_control(one) for one in records if control_type(one) in _CONTROL_TYPES)
 
@@ -166,7 +168,7 @@ def read_records(data: Buffer, position: int) -> Iterator[MetadataRecord]:
     """Decode the metadata records of the batch at `position` one by one.
 
     Raises:
-        UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError: as `read_batches`.
+        UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError: From `read_batches`.
     """
     return (decode_record(record.value or b"") for record in iter_records(data, position))
 
@@ -175,7 +177,7 @@ def whole_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """Yield positions and headers of contiguous batches.
 
     Raises:
-        CorruptBatchError: at the first cut or damaged batch.
+        CorruptBatchError: At the first cut or damaged batch.
     """
     position = 0
     while position < len(data):

@@ -1,9 +1,9 @@
 """Encodes a decision for the log, and checks that the bytes can be read back, before the append.
 
-Every later start, snapshot and node reads what is appended once; a record that they cannot read
-ends the cluster. So a decision is encoded whole, decoded again from those bytes (with all limits of
-the decoder), replayed on a temporary loader, and only then appended, in one go. The image is made
-of the decoded records: this node and a reader of the log see the same.
+Every later start, snapshot and node reads an appended record; a record that they cannot read ends
+the cluster. So a decision is encoded whole, and decoded again from those bytes, with all limits of
+the decoder. Then it is replayed on a temporary loader, and only then appended, at once. The image
+is made of the decoded records, so this node and a reader of the log have the same image.
 
 Pure: no disk, no clock.
 """
@@ -66,10 +66,10 @@ class BatchPlace:
     """Position and epoch of the next batches.
 
     Attributes:
-        base_offset: of the first record.
-        epoch: of the leader.
-        timestamp_ms: of all records.
-        flushed_end: first offset (exclusive end) that is not flushed now.
+        base_offset: Of the first record.
+        epoch: Of the leader.
+        timestamp_ms: Of all records.
+        flushed_end: First offset (exclusive end) that is not flushed now.
     """
 
     base_offset: int
@@ -83,9 +83,9 @@ class PreparedDecision:
     """Encoded decision, and a loader with its effect.
 
     Attributes:
-        data: one batch, or a metadata transaction over several, contiguous.
-        first_offset: of the decision's first record (inclusive), after our Begin record if any.
-        loader: has the image before, and everything in `data`.
+        data: One batch, or a metadata transaction over several, contiguous.
+        first_offset: Of the decision's first record (inclusive), after our Begin record if any.
+        loader: Has the image before, and everything in `data`.
     """
 
     data: bytearray
@@ -111,7 +111,7 @@ def decide_and_prepare(
         The response, and the bytes to append; None if there are no records.
 
     Raises:
-        KafkaError: from `decide` or `prepare_decision`.
+        KafkaError: From `decide` or `prepare_decision`.
     """
     result = yield from result_of(decide(image))
     if not result.records:
@@ -178,15 +178,15 @@ def prepare_decision(
     are a transaction already.
 
     Args:
-        records: at least one.
-        base: the image of the decision; ends where the records begin.
-        place: position of the first batch.
-        batch_bytes_max: limit of one batch.
-        as_transaction: make a transaction even if the records fit into one batch.
+        records: At least one.
+        base: The image of the decision; ends where the records begin.
+        place: Position of the first batch.
+        batch_bytes_max: Limit of one batch.
+        as_transaction: Make a transaction even if the records fit into one batch.
 
     Raises:
-        UnwritableDecision: a record cannot be encoded, is too large, or cannot be read back.
-        ContradictoryDecision: the records cannot be replayed on `base`.
+        UnwritableDecision: A record cannot be encoded, is too large, or cannot be read back.
+        ContradictoryDecision: The records cannot be replayed on `base`.
     """
     assert place.base_offset == base.provenance.end_offset, "the image ends where the log does"
     values: list[bytes] = []
@@ -219,7 +219,7 @@ def pack(values: Sequence[bytes], batch_bytes_max: int) -> Iterator[list[bytes]]
     """Divide record values into runs for batches of at most `batch_bytes_max` bytes each.
 
     Raises:
-        UnwritableDecision: a single value exceeds the limit of a batch.
+        UnwritableDecision: A single value exceeds the limit of a batch.
     """
     run: list[bytes] = []
     size_bytes = HEADER_SIZE

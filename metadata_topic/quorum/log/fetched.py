@@ -43,9 +43,9 @@ class CheckedData:
     """The sound part of fetched records.
 
     Attributes:
-        batches: its batches, in order.
-        data: their bytes, contiguous.
-        fault: why the batch after it is unsound; None if there is none, or if it is only cut.
+        batches: Its batches, in order.
+        data: Their bytes, contiguous.
+        fault: Why the batch after it is unsound; None if there is none, or if it is only cut.
     """
 
     batches: tuple[BatchFacts, ...] = ()

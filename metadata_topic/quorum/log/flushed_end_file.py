@@ -12,9 +12,9 @@ Kafka does not write it.
     crc 0a1b2c3d
     flushed 4718 5e6f7a8b
 
-`restart` is the id (end offset, epoch) of a snapshot that is about to replace the whole log; -1 -1
-at all other times. `led` is the epoch that this node led when it wrote the file, -1 for none: only
-batches of that epoch prove something about this node's disk, see `verdict`. The checksum of a line
+`restart` is the id (end offset, epoch) of a snapshot that is about to replace the whole log. At all
+other times it is -1 -1. `led` is the epoch that this node led when it wrote the file, -1 for none.
+Only batches of that epoch are evidence about this node's disk, see `verdict`. A line's checksum
 continues from that of the first five lines, so a line is valid in this file only. A power cut may
 tear or lose lines; the highest sound one counts.
 """
@@ -51,9 +51,9 @@ class FlushedEnd:
     """Content of the file.
 
     Attributes:
-        offset: everything below it (exclusive end) was flushed.
-        restart: snapshot that is replacing the log; None if none is.
-        led_epoch: this node has begun the batches of this epoch at and above `offset`, so the
+        offset: Everything below it (exclusive end) was flushed.
+        restart: Snapshot that is replacing the log; None if none is.
+        led_epoch: This node has begun the batches of this epoch at and above `offset`, so the
             flushed ends in them are about this disk; NO_EPOCH.
     """
 
@@ -79,8 +79,8 @@ def dump_line(offset: int, head_crc: int) -> bytes:
     """Encode a line: the log is flushed to `offset` (exclusive).
 
     Args:
-        offset: see above.
-        head_crc: checksum of the output of `dump_flushed_end` before the lines.
+        offset: See above.
+        head_crc: Checksum of the output of `dump_flushed_end` before the lines.
     """
     text = f"flushed {offset}".encode()
     return text + f" {crc32c(text, head_crc):08x}\n".encode()
@@ -117,8 +117,8 @@ class FlushedEndFile:
         """Return the content; None if the file is missing or damaged.
 
         Raises:
-            UnusableMetadataError: the file is whole, and of an unreleased version.
-            OSError: the disk failed.
+            UnusableMetadataError: The file is whole, and of an unreleased version.
+            OSError: The disk failed.
         """
         try:
             data = self._disk.read_file(self._path)
@@ -145,14 +145,14 @@ class FlushedEndFile:
 
     @property
     def takes_lines(self) -> bool:
-        """Whether a line can be added: this incarnation wrote the file, and it is not long yet."""
+        """True if a line can be added: this incarnation wrote the file, and it is not long yet."""
         return self._head_crc is not None and self._count < LINES_MAX
 
     def add_line(self, offset: int) -> None:
         """Add a flushed end (exclusive); durable only after `fsync_lines`.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         assert self._head_crc is not None
         if self._open is None:
@@ -166,7 +166,7 @@ class FlushedEndFile:
         On any thread, also while lines are added or the file is replaced.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         file = self._open
         if file is not None:

@@ -1,14 +1,14 @@
 """Notes of this incarnation about the flushed end of the metadata log.
 
 A note follows each fsync, so that no later start takes flushed bytes for a torn tail. It is a line
-without a wait for its own fsync (`fsync_lines`), or the whole file: after a roll, after many lines,
-and when this node leads another epoch than the file names. A note precedes each cut of the log,
-because the old one would claim too much.
+without a wait for its own fsync (`fsync_lines`). The whole file is written after a roll, after many
+lines, and when this node leads another epoch than that in the file. A note precedes each cut of the
+log, because the old one would claim too much.
 
-At the next start it matters whether a leader or a follower wrote a batch: a fetched batch has the
-flushed end of the leader's disk. So the note names the last epoch led here. It drops that epoch
-before fetched batches of the same epoch can arrive: at a start, at a truncation, and when a
-snapshot replaces the log.
+The next start must know if a batch was written as leader or fetched: a fetched batch has the
+flushed end of the leader's disk. So the note has the last epoch that was led here. It drops that
+epoch at a start, at a truncation, and when a snapshot replaces the log. After each of these,
+fetched batches of the same epoch can arrive.
 """
 
 from collections.abc import Iterator
@@ -31,8 +31,8 @@ class FlushedEndNote:
         """Read the file; nothing is written yet.
 
         Args:
-            file: in the log's directory.
-            log: the metadata log in the same directory.
+            file: In the log's directory.
+            log: The metadata log in the same directory.
         """
         self._file, self._log = file, log
         self._mutex = make_mutex()
@@ -72,7 +72,7 @@ class FlushedEndNote:
 
     @property
     def has_unsynced_lines(self) -> bool:
-        """Whether a power cut may lose lines."""
+        """True if a power cut may lose lines."""
         return self._durable_lines < self._lines
 
     def fsync_lines(self) -> None:

@@ -33,7 +33,7 @@ class LogGate:
 
     @property
     def is_shut(self) -> bool:
-        """Whether no new use may begin."""
+        """True if no new use may begin."""
         return self._shut_by > 0
 
     def enter(self) -> None:

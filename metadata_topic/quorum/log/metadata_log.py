@@ -44,9 +44,9 @@ class MetadataLog:
     """Appends and reads batches; the Raft core decides leadership and commits.
 
     Attributes:
-        gate: all uses of the log outside of the loop go through it.
-        on_offline: called once, on any thread, when a write or read finds that the disk failed.
-        note: durable note of the flushed end.
+        gate: All uses of the log outside of the loop go through it.
+        on_offline: Called once, on any thread, when a write or read finds that the disk failed.
+        note: Durable note of the flushed end.
     """
 
     def __init__(
@@ -74,15 +74,15 @@ class MetadataLog:
         """Open or create the log in `directory`, which must exist.
 
         Args:
-            directory: of the log.
-            config: of the log.
-            disk: file access.
-            clock: gives segments their time.
-            recovery_point: everything below (exclusive end) was flushed before.
-            log_start: at or above the first segment's first offset; None: that offset.
+            directory: Of the log.
+            config: Of the log.
+            disk: File access.
+            clock: Gives segments their time.
+            recovery_point: Everything below (exclusive end) was flushed before.
+            log_start: At or above the first segment's first offset; None: that offset.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         identity = directory / PARTITION_METADATA
         if not disk.exists(identity):
@@ -147,7 +147,7 @@ class MetadataLog:
         see `must_flush`.
 
         Raises:
-            KafkaStorageError: the disk failed; a part may be written.
+            KafkaStorageError: The disk failed; a part may be written.
         """
         self._append(batches, timestamp_ms)
         self.note.led(read_header(batches).partition_leader_epoch)
@@ -156,10 +156,10 @@ class MetadataLog:
         """Append a leader's batches unchanged; they must be whole and without a hole.
 
         Raises:
-            UnexpectedAppendOffset: they do not begin at the log's end, or have a hole; nothing was
+            UnexpectedAppendOffset: They do not begin at the log's end, or have a hole; nothing was
                 written.
-            CorruptMessage: one of them is damaged; those before it are written.
-            KafkaStorageError: the disk failed; a part may be written.
+            CorruptMessage: A batch is damaged; the batches before it are written.
+            KafkaStorageError: The disk failed; a part may be written.
         """
         expected = self.end_offset
         for _, header in iter_batches(batches):
@@ -186,11 +186,11 @@ class MetadataLog:
 
     @property
     def wants_flush(self) -> bool:
-        """Whether the next segment needs a flush before it begins."""
+        """True if the next segment needs a flush before it begins."""
         return self._is_segment_full(1) and self.flushed_end < self.end_offset
 
     def must_flush(self, more_bytes: int) -> bool:
-        """Whether the next append, of this many bytes, must wait for a flush in progress.
+        """True if the next append, of this many bytes, must wait for a flush in progress.
 
         Under constant appends the log is never flushed to its end, and no segment could begin. The
         bound on the segment's size stops the appends. The loop does not wait; the caller asks
@@ -213,7 +213,7 @@ class MetadataLog:
         self.append(batch, timestamp_ms=timestamp_ms)
 
     def is_untouched(self, end_offset: int) -> bool:
-        """Whether a failed append has left the log usable and ending at `end_offset`."""
+        """True if a failed append has left the log usable and ending at `end_offset`."""
         return not self._log.is_offline and self._log.log_end_offset == end_offset
 
     # -- reading --------------------------------------------------------------------------------
@@ -222,9 +222,9 @@ class MetadataLog:
         """Find batches from `offset` on: at least one, up to `end_offset` (exclusive).
 
         Raises:
-            WouldWait: index or batches are not in memory; only without `may_wait`.
+            WouldWait: Index or batches are not in memory; only without `may_wait`.
             OffsetOutOfRange: `offset` is outside of the log.
-            KafkaStorageError: the disk failed.
+            KafkaStorageError: The disk failed.
         """
         found = self._log.read(
             offset, max_bytes, end_offset=end_offset, min_one_batch=True, may_wait=may_wait
@@ -237,7 +237,7 @@ class MetadataLog:
         """Read the batches of a `find`; only whole ones, BATCHES_MAX at most. On any thread.
 
         Raises:
-            KafkaStorageError: the disk failed.
+            KafkaStorageError: The disk failed.
         """
         read_at, regions = self._log.disk.read_at, found.regions
         try:
@@ -270,7 +270,7 @@ class MetadataLog:
             End (exclusive) of the log when the flush began; later appends are not included.
 
         Raises:
-            OSError, KafkaStorageError: the disk failed.
+            OSError, KafkaStorageError: The disk failed.
         """
         if self.flushed_end < self.end_offset:
             self._log.flush()
@@ -281,7 +281,7 @@ class MetadataLog:
         """Note the flushed end on disk; may run on a pool thread.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         self.note.write()
 
@@ -298,9 +298,9 @@ class MetadataLog:
         when it returns.
 
         Raises:
-            OtherLogError: a batch here has records on both sides of `offset`; nothing was cut. Logs
+            OtherLogError: A batch here has records on both sides of `offset`; nothing was cut. Logs
                 that agree up to there have a batch boundary there.
-            OSError, KafkaStorageError: the disk failed.
+            OSError, KafkaStorageError: The disk failed.
         """
         is_within = self.start_offset < offset < self.end_offset
         held = read_header(self.read(offset, 1), 0) if is_within else None
@@ -323,7 +323,7 @@ class MetadataLog:
         run on a pool thread during which no append or read runs.
 
         Raises:
-            OSError, KafkaStorageError: the disk failed.
+            OSError, KafkaStorageError: The disk failed.
         """
         with self.note.restarting(snapshot_id):
             truncate_fully_and_start_at(self._log, snapshot_id.end_offset)
@@ -337,7 +337,7 @@ class MetadataLog:
         """Raise the log start to `offset`, the end of a snapshot; in memory.
 
         Raises:
-            OffsetOutOfRange: it is above the high watermark.
+            OffsetOutOfRange: It is above the high watermark.
         """
         self._log.raise_log_start(offset)
 
@@ -345,7 +345,7 @@ class MetadataLog:
         """Write the epoch file for a log that begins at `offset`; on a pool thread.
 
         Raises:
-            KafkaStorageError: the disk failed.
+            KafkaStorageError: The disk failed.
         """
         self._log.epoch_file.write_clipped_ahead(self._log.chain_start(offset))
 
@@ -362,7 +362,7 @@ class MetadataLog:
         exists.
 
         Raises:
-            OSError, KafkaStorageError: the disk failed.
+            OSError, KafkaStorageError: The disk failed.
         """
         self._log.disk.fsync_path(self._log.directory)
         self._log.delete_later(retention.rename_leaving(self._log))

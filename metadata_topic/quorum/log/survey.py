@@ -1,7 +1,7 @@
 """Reads the segment files of the metadata log, without changes.
 
 For each file it finds the run of contiguous whole batches, the fault behind it, and whole batches
-after the fault. `verdict` decides what follows from these facts.
+after the fault. `verdict` decides by these facts.
 """
 
 import re
@@ -29,7 +29,7 @@ class LaterBatch(NamedTuple):
     """A whole batch with a valid checksum behind a fault.
 
     Attributes:
-        flushed_end: flushed end of the log (exclusive) noted in it; None if unknown.
+        flushed_end: Flushed end of the log (exclusive) noted in it; None if unknown.
     """
 
     position: int
@@ -43,16 +43,16 @@ class SegmentSurvey:
     """Content of one segment file.
 
     Attributes:
-        name: of the file.
-        base_offset: from its name.
-        size_bytes: of the file.
-        whole_bytes: size of the run of whole, contiguous batches from its beginning.
-        end_offset: end of the run (exclusive).
-        last_epoch: epoch of its last batch; -1 without batches.
-        fault: fault at `whole_bytes`; None if the file ends there.
-        is_contradiction: the batch at the fault is whole, but does not continue the one before, and
+        name: Of the file.
+        base_offset: From its name.
+        size_bytes: Of the file.
+        whole_bytes: Size of the run of whole, contiguous batches from its beginning.
+        end_offset: End of the run (exclusive).
+        last_epoch: Epoch of its last batch; -1 without batches.
+        fault: Fault at `whole_bytes`; None if the file ends there.
+        is_contradiction: The batch at the fault is whole, but does not continue the one before, and
             no torn sector explains it.
-        later: whole batches after the fault.
+        later: Whole batches after the fault.
         epochs: (epoch, first offset) of each epoch in the run, by rising offset.
     """
 
@@ -91,7 +91,7 @@ def survey_log(directory: Path, disk: Disk) -> list[SegmentSurvey]:
     """Survey all segments of the log, oldest first; empty if there is no directory.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     try:
         names = disk.list_dir(directory)
@@ -111,7 +111,7 @@ def sound_batches(
         The batch's position in the file, and its bytes.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     file = disk.open_read(directory / segment.name)
     try:
@@ -174,10 +174,10 @@ def _contradiction(header: BatchHeader, end_offset: int, last_epoch: int) -> str
 
 
 def _lacks_first_sector(header: BatchHeader, end_offset: int, position: int) -> bool:
-    """Whether only the first bytes of a batch are lost, in a sector of their own.
+    """True if only the first bytes of a batch are lost, in a sector of their own.
 
-    The checksum does not cover the offset, and the first bytes of a length are zeros anyway: the
-    rest of such a batch after a power cut looks whole.
+    The checksum does not cover the offset, and the first bytes of a length are zeros anyway. So
+    such a batch looks whole after a power cut, except for its offset.
     """
     lost = _SECTOR_BYTES - position % _SECTOR_BYTES
     if lost >= _LENGTH_END:

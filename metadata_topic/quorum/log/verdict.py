@@ -1,18 +1,19 @@
-"""Decides whether the end of the metadata log is a torn tail or damage: a function of facts.
+"""Decides if the end of the metadata log is a torn tail or damage: a pure function of facts.
 
 A torn tail is the rest of an unacknowledged append after a kill or a power cut: it may be cut.
 Damage is the loss of flushed records: a cut would take back acknowledged changes, and a later start
-would give their offsets to other records. The place itself looks alike in both cases; the facts
-around it differ. Damage is
-1. a place below the newest snapshot's end: a snapshot has flushed records only;
-2. a place in a closed segment: a segment is flushed before the next one begins;
-3. a place below the noted flushed end: each flush is noted, see `flushed_end_file`;
-4. a place before a whole batch that was begun after the place was flushed: each batch has the
-   flushed end of its leader's log. On another node's disk that proves nothing: a follower writes
-   several fetched batches at once, and a power cut may tear the first of them. So only batches of
-   the epoch that the note names count: this node itself began them;
-5. a whole batch that does not continue the one before it: no power cut causes that, except where
-   the batch's offset alone lay in a lost sector.
+would give their offsets to other records. The bad place looks alike in both cases; the facts around
+it differ. It is damage in these cases:
+
+1. It lies below the newest snapshot's end. A snapshot has flushed records only.
+2. It lies in a closed segment. A segment is flushed before the next one begins.
+3. It lies below the noted flushed end. Each flush is noted, see `flushed_end_file`.
+4. A whole batch follows that was made after the place was flushed. Each batch has the flushed end
+   of its leader's log. On another node's disk this proves nothing: a follower writes several
+   fetched batches at once, and a power cut may tear the first of them. So only batches of the
+   epoch in the note count, because this node made them as leader.
+5. A whole batch does not continue the batch before it. No power cut causes this, unless the batch's
+   offset alone lay in a lost sector.
 
 Missing facts prove nothing: without any of these signs a tail counts as torn.
 
@@ -39,11 +40,11 @@ class DirectoryFacts:
     """Content of a metadata directory.
 
     Attributes:
-        directory: its name, for messages.
-        segments: oldest first.
-        newest_snapshot: by name, readable or not; None without snapshots.
-        usable_snapshot: the newest readable one.
-        noted: content of `tidemark-flushed-end`; None if it is missing or damaged.
+        directory: Its name, for messages.
+        segments: Oldest first.
+        newest_snapshot: By name, readable or not; None without snapshots.
+        usable_snapshot: The newest readable one.
+        noted: Content of `tidemark-flushed-end`; None if it is missing or damaged.
     """
 
     directory: str
@@ -58,12 +59,12 @@ class Verdict:
     """Result for the next start.
 
     Attributes:
-        segments: the contiguous ones, oldest first.
-        stale: older ones before a hole; all of them and the hole are below the snapshot.
-        end_offset: end of the last sound batch (exclusive).
-        torn_bytes: to be cut, after that batch.
-        last_epoch: highest epoch in any batch, sound or after the place; -1 for none.
-        is_replaced: the snapshot replaces the whole log, which restarts at its end.
+        segments: The contiguous ones, oldest first.
+        stale: Older ones before a hole; all of them and the hole are below the snapshot.
+        end_offset: End of the last sound batch (exclusive).
+        torn_bytes: To be cut, after that batch.
+        last_epoch: Highest epoch in any batch, sound or after the place; -1 for none.
+        is_replaced: The snapshot replaces the whole log, which restarts at its end.
     """
 
     segments: tuple[SegmentSurvey, ...]
@@ -78,9 +79,9 @@ def validate(facts: DirectoryFacts) -> Verdict:
     """Distinguish a torn tail from damage.
 
     Raises:
-        DamagedMetadataError: flushed bytes are lost or changed.
-        ForeignSnapshotError: a snapshot not made or fetched by this node contradicts the log.
-        MissingMetadataError: the log begins after the end of the usable snapshot.
+        DamagedMetadataError: Flushed bytes are lost or changed.
+        ForeignSnapshotError: A snapshot not made or fetched by this node contradicts the log.
+        MissingMetadataError: The log begins after the end of the usable snapshot.
     """
     base = 0 if facts.usable_snapshot is None else facts.usable_snapshot.end_offset
     epochs = [later.epoch for s in facts.segments for later in s.later]
@@ -137,7 +138,7 @@ def _newest_usable(facts: DirectoryFacts) -> SnapshotId | None:
 
 
 def _is_replacement_under_way(facts: DirectoryFacts) -> bool:
-    """Whether the log was being dropped for that snapshot, by the intent on disk."""
+    """True if the log was being dropped for that snapshot, by the intent on disk."""
     snapshot = _newest_usable(facts)
     return snapshot is not None and facts.noted is not None and facts.noted.restart == snapshot
 
@@ -147,7 +148,7 @@ def _has_batches(chain: Sequence[SegmentSurvey]) -> bool:
 
 
 def _is_behind_whole(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
-    """Whether the newest snapshot ends beyond a log that is intact by its own note.
+    """True if the newest snapshot ends beyond a log that is intact by its own note.
 
     Our own snapshot has flushed records only, whose end was noted before. So this snapshot is of
     another incarnation, or log and note are an older copy.
@@ -161,7 +162,7 @@ def _is_behind_whole(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> b
 
 
 def _is_of_newer_epoch(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
-    """Whether the newest snapshot has an epoch that is not in the log.
+    """True if the newest snapshot has an epoch that is not in the log.
 
     Then the log's records may have lost an election, even at the snapshot's offsets.
     """

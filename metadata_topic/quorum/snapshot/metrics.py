@@ -17,8 +17,8 @@ class SnapshotMetrics:
     """Metrics of one node's snapshots.
 
     Attributes:
-        gen_latency_ms: duration of making a snapshot.
-        failures: snapshots that could not be made.
+        gen_latency_ms: Duration of making a snapshot.
+        failures: Snapshots that could not be made.
     """
 
     def __init__(
@@ -32,10 +32,10 @@ class SnapshotMetrics:
         """Make the metrics.
 
         Args:
-            registry: gets the metrics.
-            clock: of the process, whose start is now.
-            high_watermark: returns the first offset not known to be committed.
-            newest_end: returns the end (exclusive) of the newest snapshot, 0 without one.
+            registry: Gets the metrics.
+            clock: Of the process, whose start is now.
+            high_watermark: Returns the first offset not known to be committed.
+            newest_end: Returns the end (exclusive) of the newest snapshot, 0 without one.
         """
         self._clock = clock
         self._generated_at_ms = clock.monotonic_ms()

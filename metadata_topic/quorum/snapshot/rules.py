@@ -15,10 +15,10 @@ class SnapshotFacts:
     """Events since the last snapshot.
 
     Attributes:
-        bytes_since: size of the record batches applied.
-        records_since: records replayed by the last start.
-        waited_ms: since the last snapshot, or since the start.
-        has_new_records: the image has records that the last snapshot has not.
+        bytes_since: Size of the record batches applied.
+        records_since: Records replayed by the last start.
+        waited_ms: Since the last snapshot, or since the start.
+        has_new_records: The image has records that the last snapshot has not.
     """
 
     bytes_since: int
@@ -54,9 +54,9 @@ def snapshots_to_delete(
     """Return how many of the oldest snapshots exceed retention; the newest always stays.
 
     Args:
-        snapshots: oldest first.
-        log_bytes: size of the log.
-        config: retention by time, and by size of log and snapshots together.
+        snapshots: Oldest first.
+        log_bytes: Size of the log.
+        config: Retention by time, and by size of log and snapshots together.
     """
     total = log_bytes + sum(snapshot.size_bytes for snapshot in snapshots)
     count = 0
@@ -75,9 +75,9 @@ class LogFacts:
     """Bounds of the new log start.
 
     Attributes:
-        size_bytes: of all segments.
-        start_offset: first offset still in the log.
-        start_limit: upper bound of the log start: the high watermark, and on a follower the
+        size_bytes: Of all segments.
+        start_offset: First offset still in the log.
+        start_limit: Upper bound of the log start: the high watermark, and on a follower the
             leader's log start.
     """
 
@@ -95,9 +95,9 @@ def snapshots_to_let_go(
     ends below the log start is useless.
 
     Args:
-        snapshots: oldest first.
-        log: bounds of its new start.
-        config: as `snapshots_to_delete`.
+        snapshots: Oldest first.
+        log: Bounds of its new start.
+        config: Same as for `snapshots_to_delete`.
     """
     useless = sum(one.id.end_offset < log.start_offset for one in snapshots[:-1])
     count = max(useless, snapshots_to_delete(snapshots, log.size_bytes, config))

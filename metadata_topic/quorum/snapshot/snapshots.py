@@ -58,10 +58,10 @@ class Snapshot:
     """A complete snapshot; its records are decoded on access.
 
     Attributes:
-        last_contained_timestamp_ms: of the newest log record in it.
+        last_contained_timestamp_ms: Of the newest log record in it.
         kraft_version: 0 if the snapshot has none.
         voters: None for kraft.version 0.
-        data: the file.
+        data: The file.
         cluster_id: None in snapshots of Kafka and of the format step.
     """
 
@@ -84,7 +84,7 @@ class Snapshot:
         """Records, batch by batch: those of 100,000 partitions take 100 MB at once.
 
         Raises:
-            UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError: this version
+            UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError: This version
                 cannot read a record.
         """
         for position, header in whole_batches(self.data):
@@ -105,13 +105,13 @@ def snapshot_chunks(
     """Build a snapshot in pieces, so that the caller can run other work in between.
 
     Args:
-        records: content of the snapshot.
-        snapshot_id: its epoch goes into every batch.
-        last_contained_timestamp_ms: of the newest log record contained; 0 in a bootstrap file.
-        now_ms: called for each batch.
-        kraft_version: with 1 the voters are written too.
-        voters: required with kraft.version 1.
-        cluster_id: of the metadata, if known.
+        records: Content of the snapshot.
+        snapshot_id: Its epoch goes into every batch.
+        last_contained_timestamp_ms: Of the newest log record contained; 0 in a bootstrap file.
+        now_ms: Called for each batch.
+        kraft_version: With 1 the voters are written too.
+        voters: Required with kraft.version 1.
+        cluster_id: Of the metadata, if known.
 
     Yields:
         Bytes of the file, one batch per piece, with empty pieces in between.
@@ -146,8 +146,8 @@ def read_snapshot(data: bytes) -> Snapshot:
     """Check a snapshot file and decode its control records.
 
     Raises:
-        CorruptSnapshotError: cut, damaged, or without header or footer.
-        InvalidRecordError, MalformedMessageError: this version cannot read a control record.
+        CorruptSnapshotError: Cut, damaged, or without header or footer.
+        InvalidRecordError, MalformedMessageError: This version cannot read a control record.
     """
     controls: list[Control] = []
     expected = 0
@@ -183,7 +183,7 @@ class SnapshotFiles:
     """Snapshots of one metadata directory.
 
     Attributes:
-        cluster_id: a snapshot of another cluster counts as damaged; None: no check.
+        cluster_id: A snapshot of another cluster counts as damaged; None: no check.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class SnapshotFiles:
             Its size in bytes, once file and name are durable.
 
         Raises:
-            OSError: the disk failed; a `.part` file may be left, which the next start removes.
+            OSError: The disk failed; a `.part` file may be left, which the next start removes.
         """
         part = self.part_path(snapshot_id)
         file = self._disk.open_append(part)
@@ -254,7 +254,7 @@ class SnapshotFiles:
         """Read bytes of a snapshot from `position` on; empty at its end.
 
         Raises:
-            OSError: the disk failed, or the snapshot was deleted.
+            OSError: The disk failed, or the snapshot was deleted.
         """
         file = self._disk.open_read(self.path(snapshot_id))
         try:

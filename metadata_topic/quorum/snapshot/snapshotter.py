@@ -5,14 +5,14 @@
     snapshotter.look(image)                          # from a timer
     snapshotter.make(image, done)                    # now
 
-On the loop's thread only, without asyncio. An image is immutable and has committed records only, so
-its records are made in slices between other work of the loop. Each slice is decoded again: a
-snapshot that no start can read must not replace a readable one. File access runs on the pool.
+It runs on the loop's thread only, without asyncio. An image is immutable and has committed records
+only, so its records are made in slices between other work of the loop. Each slice is decoded again:
+a snapshot that no start can read must not replace a readable one. File access runs on the pool.
 
 A new snapshot lets old ones be deleted, and the log before them. The log start rises only to the
-end of a snapshot that is kept, on a follower at most to the leader's log start, never above the
-high watermark. First the log start rises in memory, here and in the core, so that no reader is
-directed to deleted records; then segments are deleted, then old snapshots.
+end of a snapshot that is kept, and never above the high watermark. On a follower it also stays at
+or below the leader's log start. First the log start rises in memory, here and in the core, so that
+no reader is directed to deleted records. Then segments are deleted, then old snapshots.
 
 A failing disk is logged and counted, but not fatal: the log has all records, and a later trigger
 retries.
@@ -62,9 +62,9 @@ class FoundSnapshot:
     """State of snapshots at the start.
 
     Attributes:
-        newest: the snapshot that it read, None without one.
-        log_end: end of the log (exclusive): records after the snapshot had to be replayed.
-        bytes_replayed: size of the batches replayed before the first image was published.
+        newest: The snapshot that it read, None without one.
+        log_end: End of the log (exclusive): records after the snapshot had to be replayed.
+        bytes_replayed: Size of the batches replayed before the first image was published.
     """
 
     newest: SnapshotFile | None = None
@@ -88,9 +88,9 @@ class Snapshotter:
     """Makes and deletes snapshots of one node; on the loop's thread.
 
     Attributes:
-        last_id: the newest snapshot on the disk, None without one.
-        problem: why the newest attempt at the files failed, for people; empty if it succeeded.
-        metrics: of the snapshots.
+        last_id: The newest snapshot on the disk, None without one.
+        problem: Why the newest attempt at the files failed, for people; empty if it succeeded.
+        metrics: Of the snapshots.
     """
 
     def __init__(
@@ -106,12 +106,12 @@ class Snapshotter:
         """Take the parts; no work begins before `note_applied` or `look`.
 
         Args:
-            stored: the log and its snapshots.
-            found: state of snapshots at the start.
-            core: gets new snapshots and log starts.
-            facts_at: returns voters and kraft.version at an offset.
-            config: triggers and retention.
-            ports: the clock dates batches, the pool `log-background` writes and deletes files.
+            stored: The log and its snapshots.
+            found: State of snapshots at the start.
+            core: Gets new snapshots and log starts.
+            facts_at: Returns voters and kraft.version at an offset.
+            config: Triggers and retention.
+            ports: The clock dates batches, the pool `log-background` writes and deletes files.
         """
         self._files, self._log, self._facts_at = stored.files, stored.log, facts_at
         self._config, self._clock = config, ports.clock
@@ -158,8 +158,8 @@ class Snapshotter:
         """Make a snapshot of a published image now, after earlier requests.
 
         Args:
-            image: as the loader publishes it: committed, outside of metadata transactions.
-            done: called with the newest snapshot, which includes `image`; None after a failure.
+            image: An image of the loader: committed, outside of metadata transactions.
+            done: Called with the newest snapshot, which includes `image`; None after a failure.
         """
         if self._is_closed:
             done(None)
@@ -189,7 +189,7 @@ class Snapshotter:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no snapshot is being made or deleted."""
+        """True if no snapshot is being made or deleted."""
         return not self._runner.is_running
 
     def when_idle(self, fn: Callable[[], None]) -> None:

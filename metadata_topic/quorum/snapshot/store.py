@@ -46,7 +46,7 @@ def replay_snapshot(
 
     Raises:
         UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError,
-        BrokenMetadataLogError: a record cannot be read or replayed.
+        BrokenMetadataLogError: A record cannot be read or replayed.
     """
     place = Provenance(
         snapshot_id.end_offset - 1, snapshot_id.epoch, snapshot.last_contained_timestamp_ms

@@ -1,10 +1,10 @@
 """Formatting a node's directories: identity, and the records of the first start.
 
-Every log directory gets `meta.properties` and `bootstrap.checkpoint`. With a dynamic quorum
-the metadata directory also gets the checkpoint 0-0, which names the first voters with their
-directory ids: this node alone (`--standalone`) or several (`--initial-controllers`). A controller
-that joins such a quorum gets none (`--no-initial-controllers`). Byte for byte what Kafka's storage
-tool writes, apart from times, ids and the comment lines of the properties file.
+Every log directory gets `meta.properties` and `bootstrap.checkpoint`. With a dynamic quorum the
+metadata directory also gets the checkpoint 0-0. It has the first voters with their directory ids:
+this node alone (`--standalone`) or several (`--initial-controllers`). A controller that joins such
+a quorum gets none (`--no-initial-controllers`). The files equal those of Kafka's storage tool, byte
+for byte, apart from times, ids and the comment lines of the properties file.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -78,14 +78,14 @@ class FormatPlan:
     """Content of the directories to format.
 
     Attributes:
-        log_dirs: all of `log.dirs`.
-        metadata_log_dir: directory of `__cluster_metadata-0`; one of `log_dirs`.
-        standalone: this node's endpoint for other controllers, to create a dynamic quorum of one
+        log_dirs: All of `log.dirs`.
+        metadata_log_dir: Directory of `__cluster_metadata-0`; one of `log_dirs`.
+        standalone: This node's endpoint for other controllers, to create a dynamic quorum of one
             (kraft.version 1). None with static voters (kraft.version 0).
-        features: levels to finalise; kraft.version follows from `standalone` and `voters`.
-        more_records: written after the features (credentials).
-        directory_ids: ids to use instead of random ones.
-        voters: first voters of a dynamic quorum of several (kraft.version 1). If this node is one
+        features: Levels to finalise; kraft.version follows from `standalone` and `voters`.
+        more_records: Written after the features (credentials).
+        directory_ids: Ids to use instead of random ones.
+        voters: First voters of a dynamic quorum of several (kraft.version 1). If this node is one
             of them, its metadata directory gets the directory id given there.
     """
 
@@ -123,7 +123,7 @@ def format_directory(plan: FormatPlan, *, disk: Disk, clock: Clock, rng: Rng) ->
         Directory id of each log directory.
 
     Raises:
-        AlreadyFormattedError: raised before anything is written.
+        AlreadyFormattedError: Raised before anything is written.
     """
     done = [path for path in plan.log_dirs if disk.exists(path / META_PROPERTIES)]
     if done:
@@ -184,9 +184,9 @@ def read_bootstrap(log_dir: Path, disk: Disk) -> list[MetadataRecord]:
     """Read the format step's records for the first start.
 
     Raises:
-        NotFormattedError: there is no bootstrap file.
-        CorruptSnapshotError: it is incomplete or damaged.
-        UnreadableRecordError: this version cannot read a record in it.
+        NotFormattedError: There is no bootstrap file.
+        CorruptSnapshotError: It is incomplete or damaged.
+        UnreadableRecordError: This version cannot read a record in it.
     """
     path = log_dir / BOOTSTRAP_FILE
     try:

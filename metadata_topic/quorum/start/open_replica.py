@@ -39,13 +39,13 @@ class OpenReplica:
     """Result of reading and opening a metadata directory.
 
     Attributes:
-        found: content of the directory. A sole voter's loader has all records, since all of them
+        found: Content of the directory. A sole voter's loader has all records, since all of them
             are committed; in a quorum of several it has none yet.
-        plan: role of this node in the quorum.
-        started: first event of the core.
-        bootstrap: records of the format step, for a cluster without any records yet.
-        bootstrap_problem: why they cannot be read, if the log is likely to have them.
-        removed_topics: ids of the RemoveTopicRecords that a sole voter has replayed.
+        plan: Role of this node in the quorum.
+        started: First event of the core.
+        bootstrap: Records of the format step, for a cluster without any records yet.
+        bootstrap_problem: Why they cannot be read, if the log is likely to have them.
+        removed_topics: Ids of the RemoveTopicRecords that a sole voter has replayed.
     """
 
     key: ReplicaKey
@@ -87,19 +87,19 @@ def open_replica(
     """Read a metadata log directory and open its log; may wait for the disk.
 
     Args:
-        log_dir: holds `bootstrap.checkpoint` and `__cluster_metadata-0`, which need not exist.
-        identity: of this node.
-        settings: of the quorum.
-        ports: disk, clock and rng.
-        config: of the log.
-        check: called with the metadata as found, before anything is written; its error ends the
+        log_dir: Holds `bootstrap.checkpoint` and `__cluster_metadata-0`, which need not exist.
+        identity: Of this node.
+        settings: Of the quorum.
+        ports: Disk, clock and rng.
+        config: Of the log.
+        check: Called with the metadata as found, before anything is written; its error ends the
             start. Not called with several voters, whose committed records are not known yet.
-        check_stop: called between batches while nothing is changed yet; its error ends the start.
+        check_stop: Called between batches while nothing is changed yet; its error ends the start.
 
     Raises:
-        QuorumConfigError, UnusableMetadataError: this node must not start; nothing was changed.
-        NotFormattedError: there are neither records nor bootstrap records.
-        OSError, KafkaStorageError: the disk failed.
+        QuorumConfigError, UnusableMetadataError: This node must not start; nothing was changed.
+        NotFormattedError: There are neither records nor bootstrap records.
+        OSError, KafkaStorageError: The disk failed.
     """
     disk = ports.disk
     key = ReplicaKey(identity.node_id, identity.directory_id)

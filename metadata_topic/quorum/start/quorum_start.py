@@ -1,6 +1,6 @@
 """Role of a node in its quorum, from the configuration and the content of its disk.
 
-Pure. A node that must not start is refused here, before anything is written: a replica with a wrong
+Pure. A node that must not start is refused here, before anything is written. A replica with a wrong
 identity, or without its last vote, could vote twice.
 
 Voters in the log (kraft.version 1) override `controller.quorum.voters`, which then only gives
@@ -52,7 +52,7 @@ class QuorumSettings:
         is_controller: `process.roles` has `controller`.
         static_voters: `controller.quorum.voters`.
         bootstrap_servers: `controller.quorum.bootstrap.servers`, ids -1.
-        listener_name: listener of the controllers; the name of static voters' endpoints.
+        listener_name: Listener of the controllers; the name of static voters' endpoints.
     """
 
     is_controller: bool
@@ -66,12 +66,12 @@ class FoundQuorum:
     """Facts about the quorum on the disk.
 
     Attributes:
-        directory: the metadata directory, for messages.
-        election: content of quorum-state; None if there is no such file.
-        history: for `Started`; voters None for kraft.version 0.
-        end_offset: of the log (exclusive).
+        directory: The metadata directory, for messages.
+        election: Content of quorum-state; None if there is no such file.
+        history: For `Started`; voters None for kraft.version 0.
+        end_offset: Of the log (exclusive).
         newest_snapshot: None if there is none.
-        lost_voters: why the file with the first voters cannot be read, if no other record has the
+        lost_voters: Why the file with the first voters cannot be read, if no other record has the
             voters; otherwise empty.
     """
 
@@ -84,7 +84,7 @@ class FoundQuorum:
 
     @property
     def has_content(self) -> bool:
-        """Whether there are records besides those of the format step."""
+        """True if there are records besides those of the format step."""
         return self.end_offset > 0 or self.newest_snapshot not in {None, BOOTSTRAP_ID}
 
 
@@ -93,11 +93,11 @@ class QuorumStart:
     """Plan of a start.
 
     Attributes:
-        election: for `Started`.
-        history: for `Started`, with static voters filled in.
-        bootstrap: for `RaftConfig`.
-        static_nodes: for `RaftConfig`.
-        notes: warnings for the operator, one sentence each.
+        election: For `Started`.
+        history: For `Started`, with static voters filled in.
+        bootstrap: For `RaftConfig`.
+        static_nodes: For `RaftConfig`.
+        notes: Warnings for the operator, one sentence each.
     """
 
     membership: Membership
@@ -132,13 +132,13 @@ def plan_quorum_start(me: ReplicaKey, settings: QuorumSettings, found: FoundQuor
     """Decide the role of a node in its quorum.
 
     Args:
-        me: node.id and the directory id of the metadata directory.
-        settings: of the configuration.
-        found: facts on the disk.
+        me: `node.id` and the directory id of the metadata directory.
+        settings: Of the configuration.
+        found: Facts on the disk.
 
     Raises:
-        QuorumConfigError: configuration and disk contradict each other; names both.
-        MissingQuorumStateError: this node may have given a vote that it no longer has.
+        QuorumConfigError: Configuration and disk contradict each other; names both.
+        MissingQuorumStateError: This node may have given a vote that it no longer has.
     """
     _refuse_an_id_twice(settings)
     static = static_voter_set(settings.static_voters, settings.listener_name)
@@ -255,7 +255,7 @@ def _names(election: ElectionState) -> set[int]:
 
 
 def _follows_others(me: ReplicaKey, election: ElectionState | None) -> bool:
-    """Whether this node neither led the epoch of its quorum-state nor stood in it."""
+    """True if this node neither led the epoch of its quorum-state nor stood in it."""
     return election is not None and me.id not in _names(election)
 
 
@@ -352,8 +352,8 @@ def abstain_until(epoch: int, last_epoch: int) -> ElectionState:
     """Return the election state in which the vote of `epoch` is spent.
 
     Args:
-        epoch: highest epoch known to any other controller.
-        last_epoch: highest epoch in this node's log and snapshots.
+        epoch: Highest epoch known to any other controller.
+        last_epoch: Highest epoch in this node's log and snapshots.
 
     Raises:
         AbstentionError: `epoch` is out of range.

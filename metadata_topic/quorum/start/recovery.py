@@ -1,8 +1,8 @@
 """Reads a metadata directory at a start: the newest usable snapshot and the log after it.
 
-A kill or a power cut may leave an unfinished snapshot (without its name yet), a log with a torn
-tail, or a transaction without its end (whose records do not count). A damaged snapshot is renamed,
-and the one before it is used if the log reaches back to it.
+A kill or a power cut may leave an unfinished snapshot (without its name yet) or a log with a torn
+tail. It may also leave a transaction without its end, whose records do not count. A damaged
+snapshot is renamed, and the one before it is used if the log reaches back to it.
 
 A start first reads everything (`read_directory`) and changes nothing until all of it is decoded and
 validated. Unreliable content is refused, with the disk unchanged. Only then `repair` cuts, removes
@@ -64,14 +64,14 @@ class FoundMetadata:
     """Content of a metadata directory; nothing is changed yet.
 
     Attributes:
-        verdict: the valid part of the log.
-        loader: has the image of snapshot and log if they were replayed; not taken yet.
-        snapshot_id: the snapshot before the log, None without one.
-        snapshots: all readable ones, oldest first.
-        damaged: newer snapshots that cannot be read, to be renamed, and why.
-        last_epoch: highest epoch in log and snapshots, also in damaged parts; 0 without any.
-        bytes_replayed: size of the log's batches after the snapshot.
-        has_records: the log has metadata records after the snapshot, committed or not.
+        verdict: The valid part of the log.
+        loader: Has the image of snapshot and log if they were replayed; not taken yet.
+        snapshot_id: The snapshot before the log, None without one.
+        snapshots: All readable ones, oldest first.
+        damaged: Newer snapshots that cannot be read, to be renamed, and why.
+        last_epoch: Highest epoch in log and snapshots, also in damaged parts; 0 without any.
+        bytes_replayed: Size of the log's batches after the snapshot.
+        has_records: The log has metadata records after the snapshot, committed or not.
     """
 
     directory: Path
@@ -88,7 +88,7 @@ class FoundMetadata:
 
     @property
     def is_blank(self) -> bool:
-        """Whether no metadata record took effect, as far as replayed."""
+        """True if no metadata record took effect, as far as replayed."""
         return self.snapshot_id in {None, BOOTSTRAP_ID} and self.loader.is_blank
 
     @property
@@ -129,17 +129,17 @@ def read_directory(
     """Read everything in the metadata directory, which need not exist; change nothing.
 
     Args:
-        directory: of the metadata log.
-        files: its snapshots.
-        disk: file access.
-        check_stop: called between batches; its error ends the reading.
-        replays: all records of the log are committed, since this is the sole voter. Otherwise only
+        directory: Of the metadata log.
+        files: Its snapshots.
+        disk: File access.
+        check_stop: Called between batches; its error ends the reading.
+        replays: All records of the log are committed, since this is the sole voter. Otherwise only
             control records are decoded.
 
     Raises:
-        DamagedMetadataError, ForeignSnapshotError, MissingMetadataError, UnreadableRecordError: the
+        DamagedMetadataError, ForeignSnapshotError, MissingMetadataError, UnreadableRecordError: The
             content is not reliable.
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     with resting_collector():  # 300,000 records: the collector would take a third of the time
         found, snapshot = _read_directory(directory, files, disk)
@@ -200,8 +200,8 @@ def repair(
     """Bring the directory into the state that `found` describes, and open its log.
 
     Raises:
-        DamagedMetadataError: the opened log ends at another offset than `found`.
-        OSError, KafkaStorageError: the disk failed.
+        DamagedMetadataError: The opened log ends at another offset than `found`.
+        OSError, KafkaStorageError: The disk failed.
     """
     make_dirs_durably(disk, found.directory)
     files.remove_leftovers()
@@ -250,7 +250,7 @@ def repair(
 def _cut_tail(found: FoundMetadata, disk: Disk) -> None:
     """Cut the validated torn tail before the opening, which has other rules.
 
-    A segment without any whole batch stays, empty, and its bytes are kept beside it: the opening
+    A segment without any whole batch stays, empty, and its bytes are kept beside it. The opening
     would rename it, and after a power cut the log could be without segments.
     """
     verdict, last = found.verdict, found.verdict.segments[-1]
@@ -290,8 +290,8 @@ def newest_usable(
     """Find the newest snapshot that a start can use; also returns why newer ones are damaged.
 
     Raises:
-        UnreadableRecordError: this version cannot read a record of an intact snapshot.
-        OSError: the disk failed.
+        UnreadableRecordError: This version cannot read a record of an intact snapshot.
+        OSError: The disk failed.
     """
     damaged: list[tuple[SnapshotId, str]] = []
     for snapshot_id in reversed(ids):

@@ -2,8 +2,8 @@
 
 Its metadata directory has one snapshot and no log, so that the former node's records need not be
 copied one by one. The snapshot's epoch is above every epoch of that node. A replica with the old
-log, at any offset, gets the snapshot in its place; a controller formatted empty gets no vote from a
-voter created like this.
+log, at any offset, gets the snapshot in its place. A voter created like this gives no vote to a
+controller that was formatted empty.
 """
 
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ class Seed:
     """Initial state of all voters of the new quorum.
 
     Attributes:
-        image: all of it is committed.
-        snapshot_id: end (exclusive) of the former log, and an epoch above all of its epochs.
+        image: All of it is committed.
+        snapshot_id: End (exclusive) of the former log, and an epoch above all of its epochs.
         kraft_version: 0 with static voters, 1 with voters in the log.
-        voters: of the new quorum.
+        voters: Of the new quorum.
     """
 
     cluster_id: str
@@ -48,7 +48,7 @@ def seed_voter(log_dir: Path, seed: Seed, *, disk: Disk, clock: Clock, rng: Rng)
     counts as no loss.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     directory = log_dir / METADATA_DIRECTORY
     make_dirs_durably(disk, directory)

@@ -76,9 +76,9 @@ class Peers:
         """Take the parts; no connection is opened before the first `send`.
 
         Args:
-            identity: of this replica's quorum.
-            node_id: of this node, for Kafka's client id of a replica.
-            ports: of the connections.
+            identity: Of this replica's quorum.
+            node_id: Of this node, for Kafka's client id of a replica.
+            ports: Of the connections.
         """
         self._identity, self._scheduler = identity, ports.scheduler
         settings = ConnectionSettings(client_id=f"raft-client-{node_id}", request_timeout_ms=0)
@@ -90,10 +90,10 @@ class Peers:
         """Send a request; `done` is called once, after `send` returns, on the loop's thread.
 
         Args:
-            to: the receiver; only host and port are used.
-            request: the message.
-            timeout_ms: for name resolution, connection and answer together.
-            done: gets the answer; None if none came in time, or none that is readable.
+            to: The receiver; only host and port are used.
+            request: The message.
+            timeout_ms: For name resolution, connection and answer together.
+            done: Gets the answer; None if none came in time, or none that is readable.
         """
         address = to.host, to.port
 

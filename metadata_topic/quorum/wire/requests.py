@@ -3,9 +3,9 @@
 Requests refused here never reach the core: another cluster, another topic or partition, several or
 none of them, negative or absurd numbers. The core decides about all others.
 
-Codes are Kafka's. DIFFERS: FetchSnapshot about another topic gets 42 (Kafka 4.3 answers -1, and its
-process ends if the request has no topic); a negative size gets 42 (Kafka has no limit in Fetch, and
-answers FetchSnapshot with -1).
+Codes are Kafka's. DIFFERS: FetchSnapshot about another topic gets 42. Kafka 4.3 answers -1, and its
+process ends if the request has no topic. A negative size gets 42 as well; Kafka has no limit in
+Fetch, and answers FetchSnapshot with -1.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ class Refused:
     """Answer to a request that is kept from the core.
 
     Attributes:
-        answer: struct of the message. Any: the codec makes its class at run time.
+        answer: Struct of the message. Any: the codec makes its class at run time.
     """
 
     answer: Any
@@ -76,11 +76,11 @@ def admit(
     """Turn a decoded request into a message for the core, or into an answer that refuses it.
 
     Args:
-        api_key: one of `VERSIONS`.
-        version: of the request, any that the codec has.
-        body: decoded request.
-        identity: of this replica.
-        standing: called only if the refusal needs it.
+        api_key: A key of `VERSIONS`.
+        version: Of the request, any that the codec has.
+        body: Decoded request.
+        identity: Of this replica.
+        standing: Called only if the refusal needs it.
     """
     if body.cluster_id is not None and body.cluster_id != identity.cluster_id:
         return Refused(refused_whole(api_key, ErrorCode.INCONSISTENT_CLUSTER_ID))
@@ -212,7 +212,7 @@ def _listening(endpoints: Any, leader_id: int, identity: WireIdentity) -> Node |
 
 
 def is_sayable(request: LogRequest, version: int) -> bool:
-    """Whether this version can express the request: without its flag a pre-vote would be a vote."""
+    """True if this version can express the request: without its flag a pre-vote would be a vote."""
     return not isinstance(request, VoteRequest) or version >= PRE_VOTE or not request.pre_vote
 
 

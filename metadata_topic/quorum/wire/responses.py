@@ -73,10 +73,10 @@ def refused(api_key: ApiKey, error: ErrorCode, standing: Standing, asked: Any) -
     """Make an answer about the log that grants nothing.
 
     Args:
-        api_key: of the request.
-        error: reason.
-        standing: of this replica.
-        asked: the partition's struct in the request.
+        api_key: Of the request.
+        error: Reason.
+        standing: Of this replica.
+        asked: The partition's struct in the request.
     """
     match api_key:
         case ApiKey.VOTE:
@@ -180,12 +180,12 @@ def read_answer(request: LogRequest, body: Any, checked: CheckedData = NO_DATA) 
     """Turn a decoded answer into a message for the core.
 
     Args:
-        request: the request.
-        body: decoded answer to it.
-        checked: of a Fetch answer: result of `checked_prefix` for its records.
+        request: The request.
+        body: Decoded answer to it.
+        checked: Of a Fetch answer: result of `checked_prefix` for its records.
 
     Raises:
-        UnreadableAnswer: the answer is about another topic, or contradicts itself.
+        UnreadableAnswer: The answer is about another topic, or contradicts itself.
     """
     if body.error_code:
         return _failed(request, _code(body.error_code))
@@ -316,7 +316,7 @@ def _code(number: int) -> ErrorCode:
 
 
 def _is_set(first: int, second: int) -> bool:
-    """Whether an offset and an epoch are given; both are -1 if not."""
+    """True if an offset and an epoch are given; both are -1 if not."""
     if min(first, second) >= 0:
         return True
     if max(first, second) >= 0:

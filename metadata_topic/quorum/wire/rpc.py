@@ -62,8 +62,8 @@ class WireIdentity:
     """Identity of the quorum in its messages.
 
     Attributes:
-        cluster_id: of `meta.properties`.
-        listener_name: of the controllers' listener: the first of `controller.listener.names`.
+        cluster_id: Of `meta.properties`.
+        listener_name: Of the controllers' listener: the first of `controller.listener.names`.
     """
 
     cluster_id: str
@@ -79,9 +79,9 @@ def only_partition(topics: Sequence[Any], topic: str, partition: str) -> Any | N
     """Return the struct of the metadata log's partition if the message has exactly that one.
 
     Args:
-        topics: of a request or an answer. Any: the codec makes their classes at run time.
-        topic: attribute with the topic's name or id.
-        partition: attribute with the partition's number.
+        topics: Of a request or an answer. Any: the codec makes their classes at run time.
+        topic: Attribute with the topic's name or id.
+        partition: Attribute with the partition's number.
     """
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None

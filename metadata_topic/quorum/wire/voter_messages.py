@@ -55,8 +55,8 @@ def voter_request_of(body: Any, epoch: int) -> VoterRequest | None:
     """Turn a decoded request into a message for the core; None if an address is invalid.
 
     Args:
-        body: of one of `VOTER_VERSIONS`.
-        epoch: of this replica, for requests that have none (all but UpdateRaftVoter).
+        body: Of one of `VOTER_VERSIONS`.
+        epoch: Of this replica, for requests that have none (all but UpdateRaftVoter).
     """
     key = ReplicaKey(body.voter_id, body.voter_directory_id)
     if not hasattr(body, "listeners"):
