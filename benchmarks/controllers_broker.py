@@ -1,8 +1,8 @@
 """Part `broker`: a broker's start beside controllers whose image is wide.
 
 Most partitions are those of brokers that only register; `HOSTED` are this broker's. It is stopped,
-and started with what it had: timed from the start of its process until it says that it leads all of
-them. Its connections to the controllers go through a relay that notes when a heartbeat passes.
+and started again with its directories. The time is that from the start of its process until it
+leads all of them. Its connections to the controllers go through a relay that notes the heartbeats.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The client side of the controllers' benchmark: frames made beforehand, and who answers first."""
+"""The client side of the controllers' benchmark: prepared frames, and the first answer to them."""
 
 import asyncio
 import struct

@@ -1,4 +1,4 @@
-"""Part `commits`: how long a small change takes until it is committed, and what it costs."""
+"""Part `commits`: time until a small change is committed, and its cost."""
 
 import asyncio
 import os

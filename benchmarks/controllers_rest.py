@@ -1,4 +1,4 @@
-"""Parts `idle` and `start`: what controllers cost that do nothing, and how soon one is there."""
+"""Parts `idle` and `start`: the cost of idle controllers, and the time of a start."""
 
 import asyncio
 import statistics

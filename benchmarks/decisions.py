@@ -1,4 +1,4 @@
-"""Measures what decisions of the controller cost, and how long each holds the event loop.
+"""Measures the cost of the controller's decisions, and how long each holds the event loop.
 
     python -m benchmarks.decisions [--topics 10000] [--only images|node|answers]
 

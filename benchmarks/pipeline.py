@@ -93,7 +93,7 @@ def stored_segments(bucket: Path) -> Iterator[bytes]:
 
 
 def decode_all(segments: list[bytes]) -> int:
-    """Decode what is in memory, in groups as the reader makes them."""
+    """Decode the batches in memory, in groups as the reader makes them."""
     rows = 0
     origin, keep = Origin(TOPIC, 0, "memory", 0), Keep(0, 1 << 62)
     for segment in segments:

@@ -1,4 +1,4 @@
-"""How close reading old offsets comes to what the store itself can give.
+"""Compares the throughput of reads at old offsets with that of the store itself.
 
     python -m benchmarks.remote_store [--mb 1024] [--bare] [--first-byte-ms 30] [--mb-per-s 200]
 
@@ -80,7 +80,7 @@ class Bench:
         self.results: dict[str, Any] = {}
 
     def cpu(self) -> dict[str, float]:
-        """CPU seconds so far, by who used them."""
+        """CPU seconds so far, by user of the CPU."""
         return {
             name: sum(t.user + t.system for t in (p.cpu_times() for p in family))
             for name, family in self.families.items()

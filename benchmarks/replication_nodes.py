@@ -1,4 +1,4 @@
-"""Three nodes that are broker and controller, of one kind, and what their clients ask of them."""
+"""Three nodes that are broker and controller, of one kind, and the requests of their clients."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Parts `large`, `middle` and `small`: what a produce of three copies costs, and how long it takes.
+"""Parts `large`, `middle` and `small`: cost and latency of a produce with three copies.
 
 Requests are made beforehand and sent over plain sockets: the nodes are the bottleneck.
 """

@@ -1,4 +1,4 @@
-"""CPU of a broker for a small request, and what of it goes into timing the request.
+"""CPU of a broker for a small request, and the share of timing the request.
 
     python -m benchmarks.small_requests [--requests 20000]
 
@@ -76,7 +76,7 @@ class Timed:
         self._context.received_ns = self._now_ns()
 
     def serve(self) -> None:
-        """Do what dispatcher, sender and outflow do of a request that is answered at once."""
+        """Do the timing of dispatcher, sender and outflow for a request with an answer at once."""
         context = self._context
         context.begun_ns = context.received_ns
         ready_ns = self._now_ns()

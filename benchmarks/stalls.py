@@ -96,7 +96,7 @@ class Watched:
     def window(
         self, name: str, bystander: str = "versions", *, is_start: bool = False
     ) -> Iterator[None]:
-        """Measure what the block does, or the start of the broker."""
+        """Measure the work of the block, or the start of the broker."""
         if not is_start:
             self._wait_until_it_speaks()
             time.sleep(0.3)

@@ -199,7 +199,7 @@ class _Connection:
     """The connection to one address, from its name to its answers.
 
     Attributes:
-        failure: Why there is no connection any more.
+        failure: Reason why the connection has ended.
     """
 
     def __init__(self, address: Address, settings: ConnectionSettings) -> None:
@@ -239,7 +239,7 @@ class _Connection:
             self.exchange.add(self._greeting)
 
     def look(self, silence_ms_max: int) -> None:
-        """Receive what has arrived since the last wait; a longer silence ends the connection."""
+        """Receive arrived bytes; without an answer for `silence_ms_max` the connection ends."""
         _wait_for((self,), 0)
         silence_ms = _CLOCK.monotonic_ms() - self._asked_ms
         if not self.is_settled and silence_ms > silence_ms_max:

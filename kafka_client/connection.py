@@ -25,7 +25,7 @@ POOL: Final = "kafka-client"
 THREADS: Final = 2
 NAMES_POOL: Final = "kafka-client-names"
 NAMES_THREADS: Final = 4
-"""Look-ups of names without an answer block threads for seconds."""
+"""More than one, because lookups of names without an answer block threads for seconds."""
 _DECODING_MS: Final = 100
 """Least time to decode an answer that arrived at the last moment, or while the loop was held."""
 KEPT: Final = 32

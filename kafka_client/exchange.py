@@ -254,7 +254,7 @@ class Exchange:
         return ConnectionError(f"the connection was closed{self._doubt}")
 
     def pass_time(self) -> int | None:
-        """End requests whose time is over; returns the ms until the next check, None: unknown.
+        """End requests whose time is over; return the ms until the next check, None if unknown.
 
         Visits every request, so it must not be called for each of them.
 

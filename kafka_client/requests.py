@@ -32,7 +32,7 @@ class NotSentError(ClientError):
 
 
 class UnsupportedError(NotSentError):
-    """The node does not serve the version, or it cannot hold a value: never to be repeated."""
+    """The node does not serve the version, or it lacks a field's value: a retry does not help."""
 
 
 class NoAnswerError(ClientError):
@@ -95,8 +95,8 @@ class Call:
 
     Attributes:
         version: Version in which it was sent; -1 before.
-        ends_ms: When its time is over; set by the exchange, on its clock.
-        is_done: Its end has been delivered, or is not wanted.
+        ends_ms: Time at which it ends without an answer; set by the exchange, on its clock.
+        is_done: Its end was delivered, or it was cancelled.
     """
 
     __slots__ = (

@@ -54,7 +54,7 @@ _KNOWN: Final[Mapping[str, frozenset[str]]] = {
 }
 _SCRAM: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _ITERATIONS_MAX: Final = 1_000_000
-"""Bound of the work that a malicious server can cause: a second, not a day."""
+"""Bound of the iterations that a server may demand, so that they take at most a second."""
 
 Messages = Generator[bytes, bytes, None]
 """Yields a mechanism's messages and is sent their answers."""
@@ -181,10 +181,10 @@ def scram(hash_name: str, user: str, password: str, nonce: str) -> Messages:
         hash_name: Name in `hashlib`.
         user: Of any characters.
         password: Its own normal form (SASLprep), as ASCII is.
-        nonce: Printable ASCII without a comma, other for each connection.
+        nonce: Printable ASCII without a comma, different for each connection.
 
     Raises:
-        ConnectionError: The server's answers are none, or it does not know the password.
+        ConnectionError: The server's answers are invalid, or it does not know the password.
     """
     name = user.replace("=", "=3D").replace(",", "=2C")
     bare = f"n={name},r={nonce}".encode()

@@ -33,7 +33,7 @@ class Transport(Protocol):
         ...
 
     def abort(self) -> None:
-        """Close at once; what was not sent is lost."""
+        """Close at once; unsent bytes are lost."""
         ...
 
 

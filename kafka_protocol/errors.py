@@ -144,12 +144,12 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> "ErrorCode":
-        """The error of a code that a peer sent; one of a later Kafka is UNKNOWN_SERVER_ERROR."""
+        """Return the error of a peer's code; UNKNOWN_SERVER_ERROR for a code of a later Kafka."""
         return cls(code) if code in cls._value2member_map_ else cls.UNKNOWN_SERVER_ERROR
 
     @property
     def retriable(self) -> bool:
-        """True if clients take the error as passing and try again by themselves."""
+        """True if Kafka's clients retry the request after this error."""
         return self in _RETRIABLE
 
 
@@ -220,7 +220,7 @@ class UnknownTopicId(KafkaError):
 
 
 class MalformedMessageError(TidemarkError):
-    """Bytes that are no message of the asked kind and version: cut, or senseless."""
+    """Bytes that are no message of the requested kind and version, or are cut."""
 
 
 class CorruptFileError(TidemarkError, ValueError):
@@ -228,7 +228,7 @@ class CorruptFileError(TidemarkError, ValueError):
 
 
 class InvalidRecordError(KafkaError):
-    """Records that no reader could make sense of; sending them again does not help."""
+    """Records that no reader can decode; a retry does not help."""
 
     code = ErrorCode.INVALID_RECORD
 
@@ -247,7 +247,7 @@ class InflatedTooLargeError(KafkaError):
 
 
 class TooManyHeadersError(KafkaError):
-    """Records with more headers than a thread could walk over in a moment.
+    """Records with so many headers that the walk over them would take too long.
 
     DIFFERS: Kafka has no such cap.
     """
@@ -260,7 +260,7 @@ class TooManyHeadersError(KafkaError):
 
 
 class UnsupportedCodecError(KafkaError):
-    """Codec bits that mean nothing (5 to 7)."""
+    """Codec bits without a meaning (5 to 7)."""
 
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 

@@ -1,4 +1,4 @@
-"""Names of things that every floor speaks of."""
+"""Names and types that every package uses."""
 
 from typing import Final, NamedTuple
 
@@ -6,7 +6,7 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 """One partition, the log of the quorum (KIP-500); no client writes it."""
 
 REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
-"""Which segments lie in the remote tier (KIP-405); an ordinary topic that only tiers write."""
+"""Metadata of the remote segments (KIP-405); an ordinary topic that only tiers write."""
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 """Consumer groups and the offsets that they committed; only brokers write it."""
@@ -30,7 +30,7 @@ def is_read_committed(isolation_level: int) -> bool:
 
 
 class TopicPartition(NamedTuple):
-    """A partition by its topic's name: what clients say."""
+    """A partition by its topic's name, as most clients name it."""
 
     topic: str
     partition: int

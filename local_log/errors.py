@@ -158,7 +158,7 @@ class LoadStopped(TidemarkError):
 
 
 class LogRefused(TidemarkError):
-    """A log contradicts what is known of it; it is unchanged and not served.
+    """A log contradicts the known facts about it; it is unchanged and not served.
 
     Attributes:
         reason: For people, with file, offset and limit.

@@ -1,4 +1,4 @@
-"""One broker that tiers to LocalStack's S3, without Docker: what `make run-s3` starts.
+"""One broker that tiers to LocalStack's S3, without Docker, for `make run-s3`.
 
 Both run until Ctrl-C or SIGTERM, or until one of them ends. The broker is stopped first, while it
 can still reach its store. Each run begins empty: LocalStack keeps no object, and a log that

@@ -1,4 +1,4 @@
-"""The end of a soak, step by step: what is awaited, how far that is, and how long it took."""
+"""The end of a soak, step by step: each awaited state, its progress, and the time it took."""
 
 import sys
 import time

@@ -90,7 +90,7 @@ async def remote_reader(client: Soaked) -> None:
 
 
 def check_lane(client: Soaked, partition: int, due: int, data: bytes | None) -> int:
-    """Compare records with what they must be; the offset after the last one."""
+    """Compare records with the expected ones; return the offset after the last one."""
     for offset, value in records_in(data):
         if offset < due:
             continue  # its batch begins before what was asked for

@@ -1,4 +1,4 @@
-"""One connection of a soak client, and what all clients of a process count together."""
+"""One connection of a soak client, and the common counters of all clients of a process."""
 
 import asyncio
 import socket

@@ -81,7 +81,7 @@ class Log:
 
 
 def last_words(path: Path) -> dict[str, Any]:
-    """The last whole line of what the clients said; empty before the first."""
+    """The last whole line of the clients' output; empty before the first."""
     with path.open("rb") as words:
         words.seek(max(0, path.stat().st_size - LINE_BYTES_MAX))
         whole = words.read().split(b"\n")[:-1]

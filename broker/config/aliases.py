@@ -51,7 +51,7 @@ TOPIC_ALIASES: Final[Mapping[str, Alias]] = MappingProxyType(
         "local.log.retention.bytes": Alias("local.retention.bytes"),
     }
 )
-# Settings of the KIPs without a successor: the reason, and what to use.
+# Settings of the KIPs without a successor: the reason, and the replacement.
 RETIRED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "quorum.retry.backoff.max.ms": "there is no such limit any more",

@@ -1,6 +1,6 @@
 """The coordinator of groups: finds a group's shard, and begins and ends shards.
 
-As in Kafka the hash of a group id selects a partition of `__consumer_offsets`, and the leader of
+The hash of a group id selects a partition of `__consumer_offsets`, as in Kafka, and the leader of
 that partition coordinates the group. A shard begins with leadership: its log is read on a thread,
 and until that is done its groups get COORDINATOR_LOAD_IN_PROGRESS (14). It ends with leadership. If
 this broker is elected again without a gap, the shard stays loaded.

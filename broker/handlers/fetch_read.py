@@ -256,7 +256,7 @@ def _check_size(max_bytes: int) -> None:
 
 
 def _check_follower(partition: Partition, params: FetchParams, read: PartitionRead) -> None:
-    """Refuse what this follower cannot answer reliably, or set the diverging epoch.
+    """Refuse a fetch that this follower cannot answer reliably, or set the diverging epoch.
 
     Up to its log end, a follower has its leader's epochs. DIFFERS: an epoch above those may end at
     any offset, so it is refused; Kafka answers OFFSET_OUT_OF_RANGE.

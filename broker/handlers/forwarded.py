@@ -5,9 +5,9 @@ no active controller the client waits for as long as it allows, as at a broker o
 clients (librdkafka's) would return NOT_CONTROLLER to their caller instead of trying again.
 
 A request that surely had no effect is retried. If the connection was lost, the request may have
-been carried out. Then it waits for the controller of a later epoch. That one begins with everything
-that the earlier one committed, and cannot get the lost request any more. There the repeated request
-is refused (TOPIC_ALREADY_EXISTS) or carried out a second time, over changes of other clients in
+been carried out. Then it waits for the controller of a later epoch, which has everything that the
+earlier one committed, and cannot get the lost request any more. There the repeated request is
+refused (TOPIC_ALREADY_EXISTS) or carried out a second time, over changes of other clients in
 between. DIFFERS: Kafka's brokers also retry at the same controller, which may process the first
 request after the second, and they repeat the requests of `_ONCE`.
 

@@ -93,7 +93,7 @@ class GrowingFrame:
         self.is_whole = False
 
     def receive(self, sock: socket.socket) -> int:
-        """Receive once; 0 means that the stream has ended. Raises what `recv_into` raises."""
+        """Receive once; 0 means that the stream has ended. Raises the errors of `recv_into`."""
         if self._got == len(self._buffer):
             self._buffer = self._buffers.grow(self._buffer, self._size)
         got = sock.recv_into(memoryview(self._buffer)[self._got : self._size])

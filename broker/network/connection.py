@@ -6,10 +6,10 @@ frames, `Unanswered` keeps the order of the answers, and `Outflow` sends them.
 
 Reading pauses in these cases:
 
-- Too many requests are unanswered, or too many bytes wait for the peer, also in front of a large
+* Too many requests are unanswered, or too many bytes wait for the peer, also in front of a large
   frame. So a client that never reads has a bounded cost, and its TCP window closes.
-- A request is being served that later ones must not overtake, because they may depend on it.
-- A large frame comes while no request memory is left.
+* A request is being served that later ones must not overtake, because they may depend on it.
+* A large frame comes while no request memory is left.
 
 Whole frames that are left at the end of the connection's time slice wait for its next one.
 """

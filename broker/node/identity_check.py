@@ -1,6 +1,6 @@
 """Finds another process that runs under this controller's identity, by the leader's description.
 
-Two nodes under one id count as one voter: what a majority has committed may then be on too few
+Two nodes under one id count as one voter. Then records that a majority committed may be on too few
 disks. A copied directory votes twice. Only the leader has a list of replicas that fetch, so its
 description of the quorum is polled. An entry with this node's id or directory whose last Fetch
 advances is alive. Pure; `process.identity_watch` polls.

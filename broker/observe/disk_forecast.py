@@ -138,7 +138,7 @@ class DiskForecast:
         return [text for path, seen in self._seen.items() if (text := shortage(path, seen, now_ms))]
 
     def register(self, metrics: Registry) -> None:
-        """Show what is free of each directory's disk, and the hours until it is full."""
+        """Show the free space of each directory's disk, and the hours until it is full."""
         metrics.gauge(
             "tidemark_log_dir_free_bytes",
             "Bytes that are free on a log directory's disk",

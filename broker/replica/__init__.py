@@ -1,1 +1,1 @@
-"""Partitions hosted here and what clients do to them: append, read, list offsets."""
+"""Partitions hosted here and the clients' operations on them: append, read, list offsets."""

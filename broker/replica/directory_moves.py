@@ -1,6 +1,6 @@
 """Replicas move from one log directory of this broker to another (KIP-113).
 
-The steps of a move, and what a crash during each of them leaves:
+The steps of a move, and the state after a crash during each of them:
 
 1. Pool: the future directory is made, then the client gets its answer. The next start begins the
    move again.

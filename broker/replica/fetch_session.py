@@ -86,7 +86,7 @@ class FetchSession:
 
 
 class FetchContext:
-    """One request seen through its session: which partitions to read, and what to answer.
+    """One request seen through its session: the partitions to read, and those to answer.
 
     Attributes:
         partitions: Partitions to read first, in their order; the others have no news.

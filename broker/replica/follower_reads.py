@@ -1,4 +1,4 @@
-"""Decides, from facts, what a follower answers to a consumer that fetches from it (KIP-392).
+"""Decides, from facts, a follower's answer to a consumer that fetches from it (KIP-392).
 
 The leader is the authority on where a log starts and ends. A follower serves the records that it
 has as committed, under the leader epoch that it follows. Where only the leader has the answer, the

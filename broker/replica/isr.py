@@ -56,7 +56,7 @@ class Follower:
         """Note a Fetch: the follower has everything below the offset that it asks for.
 
         It was caught up now if it asks at the leader's end. Else it was caught up at its last
-        Fetch, if it has by now what the leader had then.
+        Fetch, if it has by now all records that the leader had then.
         """
         if offset >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)

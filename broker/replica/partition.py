@@ -293,7 +293,7 @@ class Partition:
             True if the log start has moved; the caller makes it durable, see `raise_log_start`.
 
         Raises:
-            OffsetOutOfRange: Its log begins above what is committed.
+            OffsetOutOfRange: Its log begins above the committed records.
             KafkaStorageError: The disk failed.
         """
         log = self.log

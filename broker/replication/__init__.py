@@ -1,1 +1,1 @@
-"""Followers: what is fetched from the leaders of other brokers, and what is done with it."""
+"""Followers: fetches from the leaders of other brokers, and appends of the fetched records."""

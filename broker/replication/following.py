@@ -249,7 +249,7 @@ def base_below(batches: memoryview, asked: int) -> int | None:
 
 
 class Standing(Enum):
-    """True if a partition is fetched."""
+    """State of a followed partition: fetched or not."""
 
     ASKED = auto()
     WAITING = auto()

@@ -7,7 +7,7 @@ below it is remote. The end must be
 on the leader's epoch chain: a log cannot begin above a lineage that was given up. The leader has
 copied its offsets again with other records (model finding F1).
 
-The steps, and what a crash during each of them leaves:
+The steps, and the state after a crash during each of them:
 
 1. Tier: it reads epoch chain and snapshot of the segment that holds (epoch, offset). Nothing.
 2. Pool: both are written to a directory of their own, with an empty segment, and marked complete. A

@@ -16,10 +16,10 @@ def dump_lines(lines: Iterable[str]) -> bytes:
 def parse_lines(data: bytes, fields: int) -> list[list[str]]:
     """Read the entries of a checkpoint, each split at blanks into `fields` words.
 
-    An empty file holds no entries: Kafka takes it so, too.
+    An empty file has no entries, as in Kafka.
 
     Raises:
-        CorruptFileError: Another version, a count that is wrong, or a line of another shape.
+        CorruptFileError: Another version, a wrong count, or a line of another shape.
     """
     if not data:
         return []
@@ -44,7 +44,7 @@ def integer(word: str) -> int:
     """Read a decimal integer.
 
     Raises:
-        CorruptFileError: It is none.
+        CorruptFileError: The word is no decimal integer.
     """
     try:
         return int(word)

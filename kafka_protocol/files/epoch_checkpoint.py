@@ -17,7 +17,7 @@ def dump(entries: Iterable[EpochEntry]) -> bytes:
 
 
 def parse(data: bytes) -> list[EpochEntry]:
-    """Read an epoch chain as it stands in the file.
+    """Read an epoch chain; its order is not checked.
 
     Raises:
         CorruptFileError: The file is no checkpoint of version 0.

@@ -1,4 +1,4 @@
-"""`meta.properties` of a log directory and `partition.metadata` of a partition: who owns it.
+"""`meta.properties` of a log directory and `partition.metadata` of a partition: their owners.
 
 Both are short texts. `meta.properties` is a Java properties file; unknown keys are kept.
 """
@@ -23,7 +23,7 @@ class MetaProperties:
     Attributes:
         directory_id: 16 bytes; None in directories of old versions.
         version: 1, or 0 where the node id is still called `broker.id`.
-        others: Keys of the file that we do not know.
+        others: Unknown keys of the file, which are kept.
     """
 
     cluster_id: str
@@ -49,7 +49,7 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
     """Read the file.
 
     Raises:
-        CorruptFileError: No text, or a needed key is missing or no value of its kind.
+        CorruptFileError: It is no text, or a required key is missing or has a wrong value.
     """
     values = _properties(data)
     try:
@@ -86,7 +86,7 @@ def parse_partition_metadata(data: bytes) -> bytes:
 
 
 def _escape(value: str) -> str:
-    """Escape what a Java properties value may not hold plainly."""
+    """Escape the characters that are special in a Java properties value."""
     out = value.replace("\\", "\\\\")
     for plain in ":=#!":
         out = out.replace(plain, "\\" + plain)
@@ -94,7 +94,7 @@ def _escape(value: str) -> str:
 
 
 def _properties(data: bytes) -> dict[str, str]:
-    """Read `key=value` lines; the files here hold no continuations."""
+    """Read `key=value` lines; continuation lines do not occur in these files."""
     values: dict[str, str] = {}
     try:
         text = data.decode()

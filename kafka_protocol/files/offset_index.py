@@ -46,11 +46,11 @@ def lookup(
     Args:
         buf: The index file's bytes.
         base_offset: The segment's.
-        target: Offset looked for.
+        target: The wanted offset.
         entries: Valid entries in `buf`; None: all of it (an active index has a zero tail).
 
     Returns:
-        The entry, or (base_offset, 0) when none is small enough.
+        The entry, or (base_offset, 0) if every entry is above `target`.
     """
     low, high = 0, len(buf) // ENTRY_SIZE if entries is None else entries
     wanted = target - base_offset
@@ -87,7 +87,7 @@ def columns(buf: Buffer) -> tuple["array[int]", "array[int]"]:
 
 
 def is_sound(buf: Buffer, size_bytes: int) -> bool:
-    """True if a closed index is whole entries that rise, within a segment of `size_bytes`.
+    """True if a closed index has whole, ascending entries within a segment of `size_bytes`.
 
     Positions are above 0: the first batch of a segment has no entry.
     """
@@ -101,7 +101,7 @@ def is_sound(buf: Buffer, size_bytes: int) -> bool:
 
 
 _SLICE = 4_096
-"""So many are compared at a time: other threads wait for the interpreter meanwhile."""
+"""Number of values compared at a time, because other threads wait for the interpreter."""
 
 
 def rises(values: Sequence[Any]) -> bool:

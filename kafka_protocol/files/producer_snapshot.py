@@ -49,7 +49,7 @@ class ProducerEntry(NamedTuple):
 def dump(entries: Iterable[ProducerEntry]) -> bytearray:
     """Write a snapshot; entries keep their order.
 
-    On a thread beside an event loop: no single step is long, for each keeps the interpreter's lock.
+    It may run on a thread beside an event loop: no step holds the interpreter's lock for long.
     """
     data = bytearray(_HEAD.size)
     for entry in entries:
@@ -75,7 +75,7 @@ def entries(data: Buffer) -> Iterator[ProducerEntry]:
 
 
 def check(data: Buffer) -> memoryview:
-    """Make sure that a snapshot is whole; the bytes of its entries.
+    """Check that a snapshot is whole, and return the bytes of its entries.
 
     Raises:
         CorruptFileError: Another version, wrong checksum, or a count that does not fit the bytes.

@@ -1,4 +1,4 @@
-"""Small text files of our own carry their checksum in their last line, `crc 1b2c3d4e`."""
+"""Text files of Tidemark with their checksum in the last line, `crc 1b2c3d4e`."""
 
 from crc32c import crc32c
 
@@ -6,7 +6,7 @@ from kafka_protocol.errors import CorruptFileError
 
 
 def seal(lines: list[str]) -> bytes:
-    """Write lines and, below them, the CRC32C of all that stands before."""
+    """Write lines and, below them, the CRC32C of all bytes before it."""
     text = "\n".join([*lines, ""]).encode()
     return text + f"crc {crc32c(text):08x}\n".encode()
 

@@ -35,18 +35,21 @@ def partition_dir(tp: TopicPartition) -> str:
 
 
 def parse_partition_dir(name: str) -> TopicPartition | None:
-    """The partition a directory holds; None for directories of another kind."""
+    """Return the partition of a directory; None for a name of another kind."""
     match = _PARTITION.fullmatch(name)
     return TopicPartition(match[1], int(match[2])) if match else None
 
 
 def renamed_dir(tp: TopicPartition, unique: bytes, suffix: str) -> str:
-    """Name of a directory that waits for its end: `<topic>-<partition>.<32 hex>-<suffix>`.
+    """Name of a renamed directory: `<topic>-<partition>.<32 hex>-<suffix>`.
 
     Args:
         tp: The partition.
         unique: 16 random bytes.
-        suffix: `delete`, `stray` or `future`. Only the topic is cut, to keep within 255 bytes.
+        suffix: `delete`, `stray` or `future`.
+
+    Returns:
+        A name of at most 255 bytes; only the topic is cut.
     """
     tail = f"-{tp.partition}.{unique.hex()}-{suffix}"
     return tp.topic[: NAME_MAX_BYTES - len(tail)] + tail

@@ -1,8 +1,8 @@
 """The time index (`.timeindex`): from a timestamp to an offset in the segment.
 
 An entry is `int64 timestamp` (largest so far in the segment, ms) and `int32 relative offset` (last
-offset of the batch that holds it); timestamps strictly rise. Records with a timestamp >= the
-entry's, if there are any, are at or after the entry's offset.
+offset of the batch with it). Timestamps strictly ascend. No record up to that offset has a larger
+timestamp, so records with a larger one come after it.
 """
 
 from collections.abc import Iterator
@@ -44,11 +44,11 @@ def lookup(
     Args:
         buf: The index file's bytes.
         base_offset: The segment's.
-        target_ms: Timestamp looked for.
+        target_ms: The wanted timestamp.
         entries: Valid entries in `buf`; None: all of it.
 
     Returns:
-        The entry, or (-1, base_offset) when none is small enough.
+        The entry, or (-1, base_offset) if every entry is above `target_ms`.
     """
     low, high = 0, len(buf) // ENTRY_SIZE if entries is None else entries
     read = _TIMESTAMP.unpack_from
@@ -73,5 +73,5 @@ def iter_entries(
 
 
 def is_sound(buf: Buffer) -> bool:
-    """True if a closed index is whole entries that rise, by timestamp and then by offset."""
+    """True if a closed index has whole entries with ascending timestamps and offsets."""
     return not len(buf) % ENTRY_SIZE and rises(list(_ENTRY.iter_unpack(buf)))

@@ -1,7 +1,7 @@
 """The transaction index (`.txnindex`): aborted transactions whose ABORT marker is in the segment.
 
 An entry is `int16 version 0, int64 producer id, int64 first offset, int64 last offset, int64 last
-stable offset`. Entries stand in the order of their markers; the file exists only where needed.
+stable offset`. Entries have the order of their markers. A segment without entries has no file.
 """
 
 from collections.abc import Iterator
@@ -78,8 +78,8 @@ def overlapping(
         end: First offset not read.
 
     Returns:
-        The matching entries, and whether the search is over: True when later segments can hold
-        none (an entry's last stable offset is at or past `end`).
+        The matching entries, and True if later segments have none (an entry's last stable offset
+        is at or above `end`).
     """
     found: list[AbortedTransaction] = []
     for entry in entries:

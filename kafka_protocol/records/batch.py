@@ -2,8 +2,8 @@
 
 The hot path reads nothing else of a batch. The checksum does not cover bytes 0-7 (base offset) and
 12-15 (leader epoch). So a broker sets them without a change of the rest.
-This module never looks at records and allocates nothing from a length it has not compared with
-the bytes at hand.
+This module does not read records, and allocates nothing by a length that was not compared with the
+buffer.
 
 Source: KIP-98 (message format v2); formats of Apache Kafka 4.3.
 """
@@ -26,11 +26,11 @@ LOG_OVERHEAD = 12
 """Bytes of base offset and batch length, which the batch length does not count."""
 
 MAGIC = 2
-"""The only format there is; 0 and 1 are message sets of old times."""
+"""The only supported format; 0 and 1 are the old message sets."""
 
 MAGIC_POSITION = 16
 CRC_START = 21
-"""First byte under the checksum; everything from here to the end of the batch is."""
+"""First byte under the checksum, which covers the rest of the batch."""
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
@@ -42,7 +42,7 @@ CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
 
 HEADER = Struct(">qiibIhiqqqhii")
-"""The fields of `BatchHeader`: for loops in which making one for each batch would cost too much."""
+"""The fields of `BatchHeader`, for loops in which an object for each batch costs too much."""
 
 _LENGTH = Struct(">i")
 _BASE_OFFSET = Struct(">q")
@@ -142,7 +142,7 @@ def crc32c_of(buf: Buffer, position: int, size: int) -> int:
 
 
 def has_valid_crc(buf: Buffer, position: int, header: BatchHeader) -> bool:
-    """Say whether the batch at `position` is whole and its checksum right."""
+    """True if the batch at `position` is whole and its checksum is right."""
     end = position + header.size_bytes
     if header.batch_length < HEADER_SIZE - LOG_OVERHEAD or end > len(buf):
         return False
@@ -152,7 +152,7 @@ def has_valid_crc(buf: Buffer, position: int, header: BatchHeader) -> bool:
 def patch_offset_and_epoch(
     buf: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Give the batch its place in the log; the checksum does not cover these fields."""
+    """Set base offset and leader epoch; the checksum does not cover these fields."""
     _BASE_OFFSET.pack_into(buf, position, base_offset)
     _LEADER_EPOCH.pack_into(buf, position + 12, leader_epoch)
 
@@ -181,8 +181,8 @@ def iter_batches(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Walk the whole batches in `buf[start:end]`.
 
-    Stops before a batch that is cut, and at a length no batch can have: what follows cannot be
-    found. Checksums are not looked at.
+    The walk stops before a batch that is cut, and at an impossible length, because the next batch
+    cannot be found then. Checksums are not checked.
 
     Yields:
         Position of the batch's first byte in `buf`, and its header.

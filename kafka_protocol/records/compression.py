@@ -1,8 +1,8 @@
 """The five codecs of record batches: in pieces under a cap, and as a whole.
 
-Producers' batches pass a broker unopened; this is for the places that must look inside. Untrusted
-data of a client is read in pieces (`inflated`, `deflated`). `decompress` and `compress` are for
-data that is known to fit in memory.
+Most batches of producers pass a broker without decompression; this module serves the other cases.
+Untrusted data of a client is read in pieces (`inflated`, `deflated`). `decompress` and `compress`
+are for data that is known to fit in memory.
 """
 
 import zlib
@@ -19,26 +19,26 @@ from kafka_protocol.records.batch import XERIAL_HEADER, XERIAL_MAGIC, Buffer, Co
 
 _XERIAL_BLOCK = 32 * 1024
 _LZ4_BLOCKS = 1 << 20
-"""A whole number of lz4's blocks: what is flushed behind one is as if it were not."""
+"""A multiple of lz4's block size, so that a flush behind it does not change the output."""
 
 MAX_INFLATED_BYTES = 104_857_600
-"""Default cap: what a client could also have sent in one request uncompressed."""
+"""Default cap: the largest request, so a client could send as much uncompressed."""
 
 PIECE_BYTES = 256 * 1024
-"""About what a piece has at least, if it is not the last."""
+"""Approximate minimum size of a piece, except for the last one."""
 
 
 def deflated(
     codec: int, pieces: Iterable[Buffer], *, level: int | None, size_bytes: int | None
 ) -> Iterator[bytes]:
-    """Deflate records; how they are cut into pieces changes nothing.
+    """Deflate records; the borders of the pieces do not change the result.
 
     Args:
         codec: Which; NONE gives the pieces.
         pieces: Encoded records.
         level: Of gzip, lz4 or zstd; None is the codec's default. Snappy has none.
-        size_bytes: Of all pieces together, None where it is not known. From it zstd knows how much
-            memory is of use to it: at high levels it else takes hundreds of megabytes.
+        size_bytes: Of all pieces together, None if unknown. By it zstd bounds its memory, which
+            otherwise is hundreds of megabytes at high levels.
 
     Raises:
         UnsupportedCodecError: No such codec.
@@ -108,14 +108,14 @@ def inflated(codec: int, data: Buffer, *, max_bytes: int = MAX_INFLATED_BYTES) -
     Args:
         codec: Of the batch's attributes.
         data: Everything after the batch header.
-        max_bytes: Most that may come out (inclusive).
+        max_bytes: Largest size of the result (inclusive).
 
     Yields:
         Pieces, none of them empty. Without a codec it is one, however large.
 
     Raises:
         UnsupportedCodecError: No such codec.
-        InflatedTooLargeError: More than `max_bytes` would come out.
+        InflatedTooLargeError: The result exceeds `max_bytes`.
         InvalidRecordError: Cut or damaged data, or a framing that Kafka's readers refuse.
     """
     view = memoryview(data)
@@ -156,7 +156,7 @@ _GZIP_SLICE = 16 * 1024
 
 
 def _gzip(data: memoryview) -> Iterator[bytes]:
-    """Inflate all members; what follows the last one and is no member is left, as Java does."""
+    """Inflate all members; bytes after them that are no member are ignored, as in Java."""
     members, member, is_fed, has_given = 1, zlib.decompressobj(31), False, False
     for start in range(0, len(data), _GZIP_SLICE):
         rest: Buffer = data[start : start + _GZIP_SLICE]
@@ -238,7 +238,7 @@ The library gets each block alone, as such a frame."""
 
 
 def _lz4(data: memoryview) -> Iterator[bytes]:
-    """Inflate the first frame; like Java, without checking what it says of its content."""
+    """Inflate the first frame, without a check of its content size and checksum, as in Java."""
     if len(data) < _LZ4_HEADER_SIZE or data[:4] != _LZ4_MAGIC:
         raise InvalidRecordError("lz4: no frame")
     flags, size_code = data[4], data[5]

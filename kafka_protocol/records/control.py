@@ -64,7 +64,7 @@ def control_entry(kind: ControlType, value: Any) -> ControlEntry:
 def leader_change(
     leader_id: int, voters: Sequence[int], granting_voters: Sequence[int]
 ) -> ControlEntry:
-    """A new leader's first record: who it is, who may vote, who voted for it."""
+    """Make a new leader's first record, with its id, all voters, and the voters that granted."""
     cls = message("LeaderChangeMessage").cls
     return control_entry(
         ControlType.LEADER_CHANGE,

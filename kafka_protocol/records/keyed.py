@@ -1,6 +1,6 @@
-"""Batches of keys and values alone, all of one time: what a coordinator writes.
+"""Builds batches of a coordinator: keys and values alone, with one timestamp for all.
 
-The same bytes as `build_batch` makes of such records, in a third of the time.
+The bytes equal those of `build_batch`, and take a third of the time.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Records inside batches: read and built, off the hot path.
 
-Used for time look-ups, checks of what a producer compressed, compaction, control batches, and the
-internal topics. Everything a client may have written wrongly ends in InvalidRecordError.
+It serves lookups by time, checks of compressed records, compaction, control batches, and the
+internal topics. Every mistake that a client can make ends in InvalidRecordError.
 
 Source: KIP-98; formats of Apache Kafka 4.3.
 """
@@ -56,7 +56,7 @@ NewRecord = tuple[int, bytes | None, bytes | None, Sequence[Header]]
 def iter_records(
     buf: Buffer, position: int = 0, *, max_inflated_bytes: int = MAX_INFLATED_BYTES
 ) -> Iterator[Record]:
-    """Read the records of the batch at `position`; its checksum is not looked at.
+    """Read the records of the batch at `position`; its checksum is not checked.
 
     Only one record is in memory at a time, for any inflated size.
 
@@ -82,7 +82,7 @@ def iter_records(
 def _decode(  # noqa: C901, PLR0915 - one loop without calls for the usual one-byte varints
     window: Window, count: int, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> Iterator[Record]:
-    """Decode `count` records that fill what comes into the window exactly."""
+    """Decode `count` records; they must end exactly at the end of the window's stream."""
     if count < 0:
         raise InvalidRecordError(f"{count} records")
     make = tuple.__new__  # a third of the time of calling Record

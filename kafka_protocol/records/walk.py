@@ -51,12 +51,12 @@ def body_of(buf: Buffer, position: int) -> tuple[BatchHeader, memoryview]:
 
 
 class Window:
-    """A place in inflated records that moves on: what lies behind it is let go.
+    """A position in a stream of inflated records; bytes before it are released.
 
     Attributes:
-        data: Bytes from some place of the stream on.
-        pos: The place, in `data`; never behind its end.
-        taken_bytes: Of the stream so far.
+        data: Bytes from some position of the stream on.
+        pos: The current position in `data`, at most its length.
+        taken_bytes: Bytes taken from the stream so far.
     """
 
     __slots__ = ("_pieces", "data", "pos", "taken_bytes")
@@ -71,7 +71,7 @@ class Window:
         return piece
 
     def need(self, size: int) -> bool:
-        """Have `size` bytes in `data` from the place on; False where the stream ends before."""
+        """Load `size` bytes into `data` from `pos` on; False if the stream ends before."""
         have = len(self.data) - self.pos
         if have >= size:
             return True
@@ -88,7 +88,7 @@ class Window:
         return have >= size
 
     def skip(self, size: int) -> None:
-        """Move on by `size` bytes, which are not held.
+        """Advance by `size` bytes, which are not kept.
 
         Raises:
             InvalidRecordError: The stream ends before.
@@ -103,9 +103,10 @@ class Window:
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
-        """Wrong records become InvalidRecordError, unless all inflate to more than is allowed.
+        """Turn errors of wrong records in the block into InvalidRecordError.
 
-        A bomb need not hold records: that it is one is said first, as if it were inflated at once.
+        Before that the rest is inflated: if the whole is too large, InflatedTooLargeError is
+        raised, as if it were inflated at once. A compression bomb need not have valid records.
         """
         try:
             yield
@@ -124,7 +125,7 @@ class Window:
 def glimpse_records(
     buf: Buffer, position: int = 0, *, max_inflated_bytes: int = MAX_INFLATED_BYTES
 ) -> Iterator[Glimpse]:
-    """Walk over the records of the batch at `position`; its checksum is not looked at.
+    """Walk over the records of the batch at `position`; its checksum is not checked.
 
     Args:
         buf: Holds the whole batch.
@@ -218,7 +219,7 @@ def _walk(  # noqa: C901, PLR0915 - one loop without calls for the usual one-byt
 
 
 def _skip_headers(data: bytes, pos: int, stop: int, left: int) -> tuple[int, int]:
-    """The position behind a record's headers, and how many more may be in the batch."""
+    """Return the position behind a record's headers, and the headers left for the batch."""
     count, pos = read_zigzag(data, pos)
     left = _fewer(left, count, stop - pos)
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Which APIs there are, and which header goes with which version of them.
+"""The API keys, and the header version of each API version.
 
 Header versions are a pure function of key and version: flexible versions (KIP-482) have request
 header 2 and response header 1, others 1 and 0. ApiVersions always answers with header 0, so that
@@ -109,7 +109,7 @@ def schemas_of(name: str) -> Any:
 
 
 def _flexible_from(api_key: int) -> int:
-    """The first flexible version; an unknown API has none, and is not remembered."""
+    """Return the first flexible version; an unknown API has none, and is not cached."""
     if (first := _first_flexible.get(api_key)) is None:
         if api_key not in _KEYS:
             return _NEVER

@@ -85,7 +85,7 @@ class Message:
         Record data becomes a memoryview into `buf`; all else is copied.
 
         Returns:
-            The value, and the position after it: bytes that follow are the caller's matter.
+            The value, and the position after it; bytes after it are not checked.
 
         Raises:
             MalformedMessageError: The bytes are no such message, or the version is unknown.
@@ -99,7 +99,7 @@ class Message:
             raise MalformedMessageError(f"{self.name} {version}: {cause}") from cause
 
     def elements_max(self, size_bytes: int, version: int) -> int:
-        """How many structs the innermost arrays of a message of so many bytes may hold at most."""
+        """Maximum number of structs in the innermost arrays of a message of so many bytes."""
         smallest = smallest_element(self.struct, version, self.is_flexible(version))
         return min(self.all_elements_max, size_bytes // smallest)
 
@@ -129,7 +129,7 @@ class Message:
         return parts
 
     def encode_steps(self, value: Any, version: int) -> Generator[None, None, list[Any]]:
-        """`encode_parts` in steps, for what may be long.
+        """Do `encode_parts` in steps, for messages that may be long.
 
         Raises:
             ValueError: No such version.
@@ -224,7 +224,7 @@ def response(api_key: int) -> Message:
 
 
 def parse(line: str) -> Message:
-    """Make a message from a schema line of one's own (grammar: `kafka_protocol.wire.schema`)."""
+    """Make a message from any schema line (grammar: `kafka_protocol.wire.schema`)."""
     return Message(line)
 
 

@@ -25,7 +25,7 @@ from kafka_protocol.wire.structs import bind, is_shared, shared_name
 T = TypeVar("T")
 
 _STEP_BYTES = 32 << 10
-"""About as many bytes are encoded in a step: one to three milliseconds."""
+"""Approximate number of bytes encoded in a step, which takes one to three milliseconds."""
 
 _COPY_BYTES = 1024
 """Record data up to this size is copied into the bytearray instead of becoming a part."""
@@ -53,16 +53,16 @@ class Gather:
 
 
 class LongArray(Generic[T]):
-    """An array of a message whose elements are made while it is encoded, and let go at once.
+    """An array of a message whose elements are made while it is encoded, and released at once.
 
-    A hundred thousand of them at a time are memory, work for the garbage collector, and a while to
-    free. Where it is encoded in steps, making the elements is part of the steps.
+    A hundred thousand elements at a time cost memory, and time to collect and free them. If the
+    message is encoded in steps, the elements are made within the steps.
     """
 
     __slots__ = ("_count", "_elements")
 
     def __init__(self, count: int, elements: Iterable[T]) -> None:
-        """`elements` gives `count` of them."""
+        """Take an iterable of `count` elements."""
         self._count = count
         self._elements = elements
 
@@ -103,7 +103,7 @@ def compile_encoder(struct: StructType, cls: Any, version: int, flexible: bool) 
 
 
 def _put_records(records: Any, out: bytearray, parts: list[object]) -> bytearray:
-    """Put record data behind what is written so far; returns the bytearray to continue with."""
+    """Put record data behind the bytes so far; returns the bytearray to continue with."""
     if type(records) is not Gather:
         if len(records) <= _COPY_BYTES:
             out += records

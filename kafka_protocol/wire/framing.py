@@ -86,7 +86,7 @@ def response_parts(
         body_parts: Result of `Message.encode_parts`.
 
     Returns:
-        The parts to send, size prefix first, and the bytes of them all.
+        The parts to send, size prefix first, and their total size in bytes.
     """
     if len(body_parts) == 1 and type(body_parts[0]) is bytes:
         body_bytes = len(body_parts[0])

@@ -13,7 +13,7 @@ Buffer = bytes | bytearray | memoryview
 UUID_SIZE = 16
 
 MAX_TAGS = 250_000
-"""Tagged fields one section may hold: skipping them costs time, and no schema has a dozen."""
+"""Bound of tagged fields in one section: to skip them costs time, and no schema has a dozen."""
 
 
 def encode_uvarint(value: int) -> bytes:
@@ -29,7 +29,7 @@ def encode_uvarint(value: int) -> bytes:
 
 
 SMALL_UVARINTS: tuple[bytes, ...] = tuple(encode_uvarint(value) for value in range(2048))
-"""Short varints ready made, so that writing a length is a look-up."""
+"""Short varints, encoded in advance, so that writing a length is a lookup."""
 
 
 def read_uvarint(buf: Buffer, position: int) -> tuple[int, int]:
@@ -116,10 +116,10 @@ def uuid_to_text(value: bytes) -> str:
 
 
 def uuid_from_any_text(text: str) -> bytes:
-    """Read a uuid that a person copied: Kafka's text form, or 32 hexadecimal digits.
+    """Read a uuid from a command line: Kafka's text form, or 32 hexadecimal digits.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The text has neither form.
     """
     digits = text.replace("-", "")
     if len(digits) == 2 * UUID_SIZE:

@@ -73,7 +73,7 @@ CAPS: Final[Mapping[str, Cap]] = {
     "few": Cap(1_000, "what one client or node has: assignors, filters, listeners, directories"),
     "quorum": Cap(1_000, "the one partition of the metadata log, and a quorum's voters"),
 }
-"""By the words that schemas of requests with arrays have at the end of their heads."""
+"""Caps by their names in schemas of requests with arrays, at the end of the head."""
 
 ELEMENTS_MAX: Final = 250_000
 """Bound for messages of nodes of this cluster (answers) or their files (records), and for all
@@ -81,7 +81,7 @@ unknown tagged fields of a message, which are skipped."""
 
 
 class Default(Enum):
-    """Stands for a default that is made again each time: an empty list, a struct of defaults."""
+    """Marks a default that is made again for each value: an empty list, a struct of defaults."""
 
     MADE = "made"
 
@@ -140,8 +140,8 @@ class Field:
     Attributes:
         name: As in Kafka's schema.
         attribute: The same in Python's case.
-        versions: Where it exists, given that its parent does.
-        nullable: Where null may stand for it, likewise.
+        versions: Versions that have the field, if they have its parent.
+        nullable: Versions in which it may be null, likewise.
         tag: Number in the tagged section, None for positional fields.
         tagged: Versions in which it is tagged.
         compact: False for the one string that keeps its 2-byte length everywhere.

@@ -1,1 +1,1 @@
-"""Compaction: of each key the newest record stays; rules, the pass over files, and who runs it."""
+"""Compaction, by which only the newest record of a key stays: rules, passes, and their process."""

@@ -470,7 +470,7 @@ class LogCleaner:
                     self._count(noted, answer, self._clock.monotonic_ms() - begun_ms)
                     return
                 case Failed():
-                    if each.cleaning.is_spoilt:  # the truncation removed what was missing
+                    if each.cleaning.is_spoilt:  # the truncation removed the missing offsets
                         raise PassSpoiltError(answer.reason)
                     if not answer.is_damage:
                         raise OSError(answer.reason)

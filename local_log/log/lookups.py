@@ -30,7 +30,7 @@ def look(log: PartitionLog, work: Callable[[list[LogSegment]], T]) -> T:
 def make_ready(
     log: PartitionLog, offset: int, max_bytes: int, end: int, *, whole: bool = False
 ) -> None:
-    """Load what `PartitionLog.read` will read, so that it does not wait.
+    """Load the bytes that `PartitionLog.read` will read, so that it does not wait.
 
     Args:
         log: The log.

@@ -11,7 +11,7 @@ it only through methods of the part.
 | `LogProducers` | `producers.py` | producers and their snapshots |
 | `LogCleaning` | `cleaning.py` | a pass of the cleaner, and a segment that takes its place |
 | `LocalHold` | `hold.py` | the local segments that are kept for followers |
-| `LogLease` | `lease.py` | whether a pool thread changes the log, and who waits for that |
+| `LogLease` | `lease.py` | whether a pool thread changes the log, and the calls that wait |
 
 Other modules have functions over a log. `truncation.py` cuts it, `retention.py` deletes its oldest
 segments, `lookups.py` reads it on pool threads, and `tier_segments.py` opens closed segments for

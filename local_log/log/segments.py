@@ -505,7 +505,7 @@ class LogSegments:
         delete(paths)
 
     def truncated(self) -> None:
-        """Recompute what depends on the segments, after `cut` or `restart`."""
+        """Recompute the state that depends on the segments, after `cut` or `restart`."""
         self._changes += 1
         self.forget_places()
         self.aborted.changed(self.all)

@@ -47,7 +47,7 @@ class DelayedDeletion:
         self._scheduler.call_later(delay_ms + 1, self.run)
 
     def run(self) -> None:
-        """Unlink on the pool what is due."""
+        """Unlink on the pool all files that are due."""
         if self._is_closed:
             return
         now_ms = self._clock.monotonic_ms()

@@ -1,4 +1,4 @@
-"""The directory of a log that will replace another: its creation, and what a start does with it.
+"""The directory of a log that will replace another: its creation, and its handling at a start.
 
 It is in the same log directory as the present one, with Kafka's name for such a log,
 `<topic>-<partition>.<32 hex>-future`. Its first file is `tidemark-future`. It names the partition,

@@ -370,7 +370,7 @@ class LogManager:
         return self._removal.set_aside()
 
     def run_deletions(self) -> None:
-        """Unlink on the pool what is due."""
+        """Unlink on the pool all files that are due."""
         self._deletion.run()
 
     # -- periodic -------------------------------------------------------------------------------

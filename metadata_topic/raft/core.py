@@ -7,7 +7,7 @@
 Deterministic and pure: no disk, clock, rng, threads or log. Results of slow work come back as
 events; random numbers come in with events.
 
-Each step takes one event, then runs what is due in the resulting role. The rules are in `voting`,
+Each step takes one event, then runs the due work of the resulting role. The rules are in `voting`,
 `following` and `leading`; their shared state is in `replica`.
 
 Source: KIP-595, KIP-630, KIP-853 (directory ids, voters in the log), KIP-996 (pre-vote).
@@ -337,7 +337,7 @@ class RaftCore:
             self._dispatch(pending, event.response)
 
     def _is_handled(self, pending: Pending, response: Response) -> bool:
-        """Process what all answers have in common; True if nothing else is left."""
+        """Process the common part of all answers; True if nothing else is left."""
         replica = self.replica
         error, standing = response.error, response.standing
         if error is ErrorCode.INCONSISTENT_CLUSTER_ID:

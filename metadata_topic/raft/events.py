@@ -200,7 +200,7 @@ class Resign:
 
 @dataclass(frozen=True, slots=True)
 class AbleToLead:
-    """True if this node's controller can be the active one.
+    """Reports if this node's controller can be the active one.
 
     If it cannot, the replica neither stands nor continues to lead; it votes and fetches as before.
     """

@@ -185,7 +185,7 @@ def begin_due_ms(progress: ReplicaProgress, half_ms: int) -> int:
 
 
 def update_high_watermark(replica: Replica, state: Leader) -> None:
-    """Commit what a majority of voters has flushed, once that includes a record of this epoch."""
+    """Commit the records that a majority has flushed, once they include one of this epoch."""
     ends = []
     for voter in replica.voters.voters:
         if voter.key.id == replica.key.id:
@@ -339,7 +339,7 @@ def on_fetch_request(replica: Replica, token: int, request: FetchRequest) -> Non
 def where_to_continue(
     log: LogView, offset: int, last_fetched_epoch: int
 ) -> SnapshotId | EpochEnd | None:
-    """Return what a replica with this log end must do before it can fetch records.
+    """Return the step of a replica with this log end before it can fetch records.
 
     None: nothing.
 

@@ -26,7 +26,7 @@ class LinkEndedError(TidemarkError):
 
 
 class LinkFailureError(TidemarkError):
-    """The other side answered that it cannot do what was asked."""
+    """The other side answered that it cannot serve the request."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

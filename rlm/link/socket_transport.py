@@ -58,7 +58,7 @@ class SocketTransport:
         loop.add_reader(sock.fileno(), self._receive)
 
     def send(self, envelope: Envelope, files: Sequence[OpenFile]) -> None:
-        """Send, or queue what the socket does not take now.
+        """Send, or queue the bytes that the socket does not take now.
 
         Raises:
             LinkEndedError: The other side is gone.

@@ -116,7 +116,7 @@ def too_low(leader_epoch: int, used: int, in_vain: str = "") -> Unhealthy:
 
 
 def log_end_lost(log: LogDescription, history: PartitionHistory) -> Unhealthy | None:
-    """True if offsets at or above this log's end were assigned before, or with other records."""
+    """Find offsets at or above this log's end that were assigned before, or with other records."""
     proved = lost_end(log, history)
     if not proved:
         return None

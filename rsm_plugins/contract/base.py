@@ -112,7 +112,7 @@ class Promises:
             expect.fails(gone, call, f"index {kind.value} of {what}")
 
     def clean_up(self, manager: RemoteStorageManager) -> list[str]:
-        """Delete everything that was made; returns what could not be deleted, with the error."""
+        """Delete everything that was made; return the undeleted rest, with the error."""
         left = []
         for metadata in list(self.made.values()):
             owner = metadata.topic_id_partition

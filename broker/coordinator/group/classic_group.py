@@ -294,7 +294,7 @@ class ClassicGroup:
             )
 
     def is_subscribed(self, topic: str) -> bool:
-        """True if its members subscribe to the topic; True for unparsable subscriptions."""
+        """True if its members subscribe to the topic, or a subscription cannot be parsed."""
         if self.subscribed is None:
             return self.protocol_type == CONSUMER_PROTOCOL
         return topic in self.subscribed

@@ -1,8 +1,8 @@
 """From the records of a partition of `__consumer_offsets` to its groups and offsets.
 
-The same code loads a partition and applies the records that are written later. Of the latter only
-offsets and tombstones have an effect, because a decision changes its group before its records are
-written.
+The same code loads a partition and applies the records that are written later. Of the later ones
+only offsets and tombstones have an effect, because a decision changes its group before its records
+are written.
 """
 
 from collections import Counter

@@ -1,1 +1,1 @@
-"""Carries out what the Raft core decides."""
+"""Carries out the decisions of the Raft core."""

@@ -1,4 +1,4 @@
-"""Answers to requests of other replicas: who waits for one, what is read from the disk for it."""
+"""Answers to requests of other replicas: waiting requests, and reads of the disk for them."""
 
 import logging
 from collections.abc import Callable

@@ -61,7 +61,7 @@ class OutgoingMessages:
             self._held.append((message.after, leave))
 
     def persisted(self, number: int) -> None:
-        """Take all states up to `number` (inclusive) as durable, and send what waited for them."""
+        """Take all states up to `number` (inclusive) as durable; send messages that waited."""
         self._durable = number
         ready = [leave for after, leave in self._held if after <= number]
         self._held = [one for one in self._held if one[0] > number]

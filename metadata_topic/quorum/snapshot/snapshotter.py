@@ -1,4 +1,4 @@
-"""Makes snapshots of the metadata on any node, and deletes what they replace.
+"""Makes snapshots of the metadata on any node, and deletes older snapshots and segments.
 
     snapshotter = Snapshotter(StoredMetadata(log, files), found, core, ...)
     snapshotter.note_applied(image, size_bytes)      # after each image
