@@ -39,7 +39,7 @@ from benchmarks.soak_parts.validator import verdict
 SAMPLE_S = 2.5
 SHOW_S = 30
 START_S = 60
-CALM_S = 60
+CALM_S = 90
 """So long after the last client health is green; then so long until what clients held is free."""
 CLIENTS_END_S = 150
 """They have bounds of their own for each step, and name what came to none (load.py, lanes.py)."""

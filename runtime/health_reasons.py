@@ -416,7 +416,7 @@ class HealthReason(Enum):
     )
     READS = (
         "reads of the store fail, {count} since the last that worked: {error}",
-        "consumers of offsets that are only remote wait and get code 56; said for a minute after "
+        "consumers of offsets that are only remote wait and get code 56; shown for 30 s after "
         "the last read that failed",
         f"repair the store, or its settings and permissions; {_LATER} by each consumer",
     )

@@ -76,7 +76,7 @@ def _logged(_: object, error: BaseException | None) -> None:
 
 _OFFSET_END: Final = 2**63 - 1
 
-READS_FAIL_MS: Final = 60_000
+READS_FAIL_MS: Final = 30_000
 """Health reports a failed read of the store for this time, unless a later read succeeds."""
 
 
