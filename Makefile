@@ -160,8 +160,8 @@ site: $(VENV)/.installed-site build/mermaid/mermaid.min.js
 # What draws the diagrams: the one file of the npm package that the pages load.
 build/mermaid/mermaid.min.js:
 	@mkdir -p $(@D)
-	curl -sSf https://registry.npmjs.org/mermaid/-/mermaid-$(MERMAID).tgz \
-		| tar -xzO package/dist/mermaid.min.js > $@.half
+	npm pack --silent --pack-destination $(@D) mermaid@$(MERMAID) # from the registry that npm is set to
+	tar -xzOf $(@D)/mermaid-$(MERMAID).tgz package/dist/mermaid.min.js > $@.half
 	echo "$(MERMAID_SHA256)  $@.half" | sha256sum --check --quiet
 	@mv $@.half $@
 
