@@ -20,6 +20,7 @@ from local_log.log.retention_policy import (
     decide,
     is_held,
 )
+from local_log.log.tier_segments import open_snapshot
 from local_log.segment.segment import LogSegment
 
 log = logging.getLogger(__name__)
@@ -96,6 +97,29 @@ def _decide(
     )
     of_segments = _Facts(segments, partition_log.log_end_offset)
     return decide(of_segments, facts, config, size_bytes=partition_log.size_bytes)
+
+
+def keep_producers(partition_log: PartitionLog, expiry: Expiry) -> None:
+    """Make the producer snapshot at the new local start durable; on a pool thread.
+
+    It has the producers of the batches that leave the disk. Without it a power cut would forget
+    them, and a batch that is sent twice would be appended twice.
+
+    Raises:
+        LogClosed, KafkaStorageError: From `LogSegments.on_a_copy`.
+    """
+    if not expiry.dropped:
+        return
+    partition_log.producers.write_due()
+    newest, _ = expiry.dropped[-1]
+
+    def keep(segments: list[LogSegment]) -> None:
+        kept = [one.base_offset for one in segments if one.base_offset > newest]
+        if kept:  # else a truncation took them meanwhile
+            partition_log.disk.fsync(open_snapshot(partition_log, segments, kept[0]))
+            partition_log.disk.fsync_path(partition_log.directory)
+
+    partition_log.segments.on_a_copy(keep)
 
 
 def take_out(partition_log: PartitionLog, expiry: Expiry) -> tuple[tuple[int, Reason], ...]:

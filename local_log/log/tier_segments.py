@@ -138,7 +138,7 @@ def _open(
         rebuild_indexes(partition_log.segments.write_file, segment)
     # A restore takes the first entry for the log start; the chain may reach below that.
     epochs = partition_log.epochs.between(partition_log.log_start_offset, end)
-    snapshot = _snapshot(partition_log, segments[: index + 1], end)
+    snapshot = open_snapshot(partition_log, segments[: index + 1], end)
     transactions = None
     if any(True for _ in segment.aborted()):
         transactions = disk.open_read(segment.path(TXN_INDEX))
@@ -223,15 +223,20 @@ def rebuild_indexes(write: Write, segment: LogSegment) -> None:
     write(segment.path(TIME_INDEX), built.time_entries())
 
 
-def _snapshot(partition_log: PartitionLog, segments: Sequence[LogSegment], end: int) -> OpenFile:
-    """Return the producer snapshot at `end`, made now if it is missing or damaged."""
+def open_snapshot(
+    partition_log: PartitionLog, segments: Sequence[LogSegment], end: int
+) -> OpenFile:
+    """Return the producer snapshot at `end`, made now if it is missing or damaged.
+
+    On a pool thread.
+    """
     disk, snapshots = partition_log.disk, partition_log.producers.snapshots.copy()
     path = snapshots.path(end)
     try:
         file = disk.open_read(path)
         producer_snapshot.check(disk.read_at(file, 0, file.size()))
     except (FileNotFoundError, CorruptFileError) as error:
-        log.warning("producer snapshot is made for the copy: path=%s reason=%s", path, error)
+        log.warning("producer snapshot is made again: path=%s reason=%s", path, error)
     else:
         return file
     producers = build_producers(segments, snapshots, start=partition_log.log_start_offset, end=end)

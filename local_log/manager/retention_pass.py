@@ -176,6 +176,7 @@ def _write_chains(expired: Iterable[tuple[PartitionLog, Expiry]]) -> None:
         with _reported(each):
             first = each.chain_start(expiry.log_start_offset)
             each.epoch_file.write_clipped_ahead(first)
+            retention.keep_producers(each, expiry)
 
 
 def _rename(logs: Iterable[PartitionLog]) -> list[tuple[PartitionLog, list[Path]]]:

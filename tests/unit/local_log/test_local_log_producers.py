@@ -10,7 +10,7 @@ import pytest
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.files import producer_snapshot
 from kafka_protocol.records.control import ControlType, end_transaction_batch
-from local_log.log import tier_segments
+from local_log.log import retention, tier_segments
 from local_log.log.partition_log import PartitionLog
 from local_log.log.producers import PRODUCERS_AT_ONCE_MAX
 from local_log.log.truncation import truncate_to
@@ -170,6 +170,32 @@ def test_a_power_cut_brings_no_snapshot_of_what_was_cut_off_back(tmp_path, seed)
     log.close(clean=False)
     log = open_log(tmp_path / "x", clean=False, recovery_point=recovery_point)
     assert not any(_send(log, sequence).is_duplicate for sequence in range(2, 5))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_producers_of_dropped_segments_survive_a_power_cut(tmp_path, seed):
+    """Otherwise a batch that is sent again after the start is appended a second time."""
+    (tmp_path / "x").mkdir()
+    disk = PowerCutDisk(tmp_path, SeededRng(seed))
+    config = with_config(SMALL, remote_storage_enable=True, local_retention_ms=1_000)
+    log = open_log(tmp_path / "x", disk=disk, config=config)
+    _send(log, 0)
+    while len(log.segments.all) < 4:
+        append(log, 10)
+    log.update_high_watermark(log.log_end_offset)
+    log.set_copied_through(log.segments.active.base_offset - 1, 0)
+    log.flush()
+    expiry = retention.expire(log, NOW_MS + 3_600_000)
+    retention.keep_producers(log, expiry)
+    assert retention.take_out(log, expiry)
+    retention.rename_leaving(log)
+    known = {"log_start": log.log_start_offset, "recovery_point": log.recovery_point}
+    assert known["log_start"] == 0 < log.local_log_start_offset
+    disk.cut()
+    log.close(clean=False)
+    log = open_log(tmp_path / "x", config=config, clean=False, **known)
+    assert log.local_log_start_offset > 0
+    assert _send(log, 0).is_duplicate
 
 
 def test_a_snapshot_has_one_batch_of_a_producer_that_was_silent(tmp_path):
