@@ -95,6 +95,7 @@ class PartitionLog:
     __slots__ = (
         "_hooks",
         "_is_flush_asked",
+        "_is_truncating",
         "_marks",
         "_truncations",
         "_unflushed_since_ms",
@@ -173,7 +174,7 @@ class PartitionLog:
         self._is_flush_asked = False
         # Counted, under `_marks`, before a truncation changes anything: a concurrent flush then
         # discards its result.
-        self._truncations, self._marks = 0, make_mutex()
+        self._truncations, self._is_truncating, self._marks = 0, False, make_mutex()
 
     @classmethod
     def open(
@@ -626,6 +627,8 @@ class PartitionLog:
             target = end if up_to is None else min(up_to, end)
             self.segments.on_a_copy(partial(self._fsync, target=target))
             with self._marks:
+                if self._is_truncating:
+                    break  # the end that was read is about to go; a later flush raises it
                 if truncations == self._truncations:
                     self.recovery_point = max(self.recovery_point, target)
                     break
@@ -654,6 +657,7 @@ class PartitionLog:
         """
         with self._marks:
             self._truncations += 1
+            self._is_truncating = True
             self.recovery_point = min(self.recovery_point, end)
         self.high_watermark = min(self.high_watermark, end)
         self._hooks.before_truncation(end)
@@ -666,6 +670,9 @@ class PartitionLog:
     def end_at(self, end: int) -> None:
         """Set the log end (exclusive) after files have changed."""
         self.log_end_offset = end
+        with self._marks:
+            self._truncations += 1  # a flush that began before has read the former end
+            self._is_truncating = False
         self.copied_through = min(self.copied_through, end - 1)
         self.segments.truncated()
         self.segments.end_at(end)

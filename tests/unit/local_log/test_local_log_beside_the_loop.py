@@ -4,12 +4,15 @@ The loop's step comes at a chosen moment of the pool's work: a disk that runs it
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError, LogClosed, OffsetOutOfRange
 from local_log.log import lookups, tier_segments
+from local_log.log.partition_log import PartitionLog
+from local_log.log.results import LogHooks
 from local_log.log.truncation import truncate_fully_and_start_at
 from local_log.manager.deletion import Removal
 from local_log.manager.log_dir import LOG_STARTS
@@ -390,3 +393,24 @@ def test_failing_flush_on_a_pool_thread_lands_on_the_loop(tmp_path):
     assert offline == manager.dirs
     assert all(log.is_offline for log in logs)
     pool.shutdown()
+
+
+def test_a_flush_within_a_truncation_calls_nothing_safe_that_is_cut_off(tmp_path: Path) -> None:
+    """A checkpoint of another log flushes this one, too, on a pool thread."""
+    logs: list[PartitionLog] = []
+    hooks = LogHooks(
+        before_truncation=lambda _end: logs[0].flush(), log_start_moved=lambda: logs[0].flush()
+    )
+    log = open_log(tmp_path, hooks=hooks)
+    logs.append(log)
+    append(log, 5)
+    log.flush()
+    truncate_fully_and_start_at(log, 5)
+    log.flush()
+    assert log.recovery_point == 5
+    truncate_fully_and_start_at(log, 0)
+    assert log.recovery_point == 0, "nothing is in it"
+    append(log, 3)
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == 3
