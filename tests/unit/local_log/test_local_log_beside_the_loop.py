@@ -398,9 +398,11 @@ def test_failing_flush_on_a_pool_thread_lands_on_the_loop(tmp_path):
 def test_a_flush_within_a_truncation_calls_nothing_safe_that_is_cut_off(tmp_path: Path) -> None:
     """A checkpoint of another log flushes this one, too, on a pool thread."""
     logs: list[PartitionLog] = []
-    hooks = LogHooks(
-        before_truncation=lambda _end: logs[0].flush(), log_start_moved=lambda: logs[0].flush()
-    )
+
+    def flush(_end: int = 0) -> None:
+        logs[0].flush()
+
+    hooks = LogHooks(before_truncation=flush, log_start_moved=flush)
     log = open_log(tmp_path, hooks=hooks)
     logs.append(log)
     append(log, 5)
